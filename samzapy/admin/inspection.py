@@ -11,7 +11,8 @@ from samzapy.admin.streams import Literal, Range, Record, as_text, records
 from samzapy.api.stream import SystemStream
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.coordinator.page.inspector import LONGEST, Asked, Found, Inspector
+from samzapy.coordinator.web.views import LONGEST, Inspector
+from samzapy.coordinator.web.views import Record as Shown
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
 from samzapy.serializers import serde_registry
 
@@ -25,46 +26,39 @@ class JobInspector(Inspector):
     Stores without a changelog are left out: their entries are only on the hosts of their containers.
     """
 
+    about_stores = "A store is read from its changelog, which may take some seconds."
+
     def __init__(self, config: JobConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self._config = config
         self._clock = clock
+        self.stores = sorted(name for name, store in config.stores.items() if store.changelog is not None)
+        self.streams = sorted({str(stream) for stream in config.task.inputs})
 
-    @property
-    def stores(self) -> Sequence[str]:
-        return sorted(name for name, store in self._config.stores.items() if store.changelog is not None)
-
-    @property
-    def streams(self) -> Sequence[str]:
-        return sorted({str(stream) for stream in self._config.task.inputs})
-
-    def answer(self, asked: Asked) -> Sequence[Found]:
-        return self._entries(asked) if asked.store else self._message(asked)
-
-    def _entries(self, asked: Asked) -> Sequence[Found]:
-        if asked.store not in self.stores:
+    def entries(self, store: str, key: str) -> Sequence[Shown]:
+        if store not in self.stores:
             allowed = f"the stores with a changelog are {', '.join(self.stores)}"
-            raise ConfigError([ConfigProblem("store", asked.store, allowed)])
-        with store_entries(Question(self._config, asked.store)) as entries:
+            raise ConfigError([ConfigProblem("store", store, allowed)])
+        with store_entries(Question(self._config, store)) as entries:
             return [
-                _found(f"store {asked.store}, partition {entry.partition}", *entries.values(entry))
-                for entry in entries.of_keys([asked.key])
+                _found(f"store {store}, partition {entry.partition}", *entries.values(entry))
+                for entry in entries.of_keys([key])
             ]
 
-    def _message(self, asked: Asked) -> Sequence[Found]:
-        if asked.stream not in self.streams:
-            raise ConfigError([ConfigProblem("stream", asked.stream, f"the inputs are {', '.join(self.streams)}")])
-        if not asked.partition.isdecimal() or len(asked.partition) > 9:
-            raise ConfigError([ConfigProblem("partition", asked.partition, "expected a number from 0")])
-        stream = SystemStream.parse(asked.stream)
-        wanted = Range(asked.offset, (int(asked.partition),), patience_s=_PATIENCE_S)
-        settings = self._config.systems[stream.system]
+    def message(self, stream: str, partition: str, offset: str) -> Sequence[Shown]:
+        if stream not in self.streams:
+            raise ConfigError([ConfigProblem("stream", stream, f"the inputs are {', '.join(self.streams)}")])
+        if not partition.isdecimal() or len(partition) > 9:
+            raise ConfigError([ConfigProblem("partition", partition, "expected a number from 0")])
+        place = SystemStream.parse(stream)
+        wanted = Range(offset, (int(partition),), patience_s=_PATIENCE_S)
+        settings = self._config.systems[place.system]
         try:
-            with closing(records(settings, stream, wanted, self._clock)) as found:
-                return [self._shown(stream, record) for record in islice(found, 1)]
+            with closing(records(settings, place, wanted, self._clock)) as matches:
+                return [self._shown(place, record) for record in islice(matches, 1)]
         except OffsetOutOfRange as cause:
-            raise ConfigError([ConfigProblem("offset", asked.offset, str(cause))]) from cause
+            raise ConfigError([ConfigProblem("offset", offset, str(cause))]) from cause
 
-    def _shown(self, stream: SystemStream, record: Record) -> Found:
+    def _shown(self, stream: SystemStream, record: Record) -> Shown:
         registry = serde_registry(self._config)
         known = self._config.stream(stream)
         place = f"{record.ssp}@{record.offset}"
@@ -77,5 +71,5 @@ class JobInspector(Inspector):
         )
 
 
-def _found(place: str, key: object, value: object) -> Found:
-    return Found(place, as_text(key)[:LONGEST], as_text(value)[:LONGEST])
+def _found(place: str, key: object, value: object) -> Shown:
+    return Shown(place, as_text(key)[:LONGEST], as_text(value)[:LONGEST])

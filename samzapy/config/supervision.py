@@ -124,13 +124,15 @@ class ReporterConfig:
 
 @dataclass(frozen=True)
 class PrometheusConfig:
-    """Where containers serve their metrics: container N on `port` + N of `host`, none if `port` is 0."""
+    """The HTTP ports of containers: container N listens on `port` + N of `host`."""
 
-    host: str = key("metrics.prometheus.host", TEXT, "127.0.0.1")
-    """The address of the containers' ports."""
+    host: str | None = key(
+        "metrics.prometheus.host", TEXT, None, shown="the executor's address; loopback for a master on this machine"
+    )
+    """The address at which the containers' ports listen."""
     port: int = key("metrics.prometheus.port", integer(0, 65_535), 0)
-    """Container N serves its metrics to Prometheus on this port + N. 0: on no port. The driver always serves the
-    metrics of the job, its containers and its lag."""
+    """Container N serves its metrics to Prometheus, and to the driver, on this port + N. 0: on any free one. The driver
+    passes scrapes on (`/containers/N/metrics`), and serves the metrics of the job, its containers and its lag."""
     open_to_all: bool = key("metrics.prometheus.open", BOOLEAN, False)
     """Whether the containers' ports answer without a token. Otherwise a scrape sends the token that reads
     (`Authorization: Bearer`)."""

@@ -69,7 +69,7 @@ from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import StateTransactions, state_transactions, weakened_state
 from samzapy.metrics import Registry, SnapshotHeader
-from samzapy.queries.answering import Readers
+from samzapy.queries.committed import CommittedStores
 from samzapy.serializers import task_serdes
 from samzapy.storage.engines import load_engines
 from samzapy.system.clients import job_clients
@@ -276,18 +276,16 @@ def build_container(
         metrics.watch("clients", clients.metrics)
         checkpoints = manager_for(config, clients)
         builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system, clock)
-        return Container(builder, lease, ends or {}, clock, ownership, process.on_lost, watch, readers.stores)
+        return Container(builder, lease, ends or {}, clock, ownership, process.on_lost, watch, stores)
 
     watch = _watch(config, model, clock, process)
-    readers = Readers(source=process.questions if config.supervision.query.enabled else None)
+    stores = CommittedStores()
     produce = config.task.errors.policies[Stage.PRODUCE]
     header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
     new_clients = partial(job_clients, config, f"{model.id}-metrics")
     tasks = frozenset(task.name for task in model.tasks)
-    reporting = Reporting(
-        config.metrics_reporters, config.prometheus, header, tasks, metrics, new_clients, clock, process.scrape_tokens
-    )
-    beside = _together(reporting, watch, readers.answering(metrics))
+    reporting = Reporting(config.metrics_reporters, header, tasks, metrics, new_clients, clock)
+    beside = _together(reporting, watch, process.serve_port(config, model, lease, metrics, stores))
     return RestartingContainer(
         build=build,
         lease=lease,
@@ -311,7 +309,7 @@ def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: Cont
     group = config.job_name if wanted.mirror else ""
     lag = LagWatch(model.ssps, partial(job_clients, config, f"{model.id}-lag"), clock, wanted.lag_ms / 1000, group)
     if not wanted.stall_fails:
-        process = ContainerProcess(process.lines, scrape_tokens=process.scrape_tokens)
+        process = ContainerProcess(process.lines)
     return ContainerWatch(lag, clock, wanted.stall_ms / 1000, process)
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass, replace
 from functools import partial
 
 from samzapy.api.engine import StorageEngine
@@ -25,13 +25,13 @@ from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import SYSTEM_CLOCK, Clock, Measured
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
+from samzapy.container.supervision.watch import ServePort, no_port
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.errors import SamzapyError
 from samzapy.job.lease import ContainerLease, ContainerReport
 from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
-from samzapy.queries.answering import QuestionSource, Readers
-from samzapy.queries.committed import Published, PublishedStore
+from samzapy.queries.committed import CommittedStores, Published, PublishedStore
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import load_engines
 from samzapy.storage.local.directory import standby_name
@@ -106,10 +106,10 @@ def standby_container(
     on_lost: Callable[[str], None] = keep_running,
     look_s: float = _LOOK_S,
     clock: Clock = SYSTEM_CLOCK,
-    questions: QuestionSource | None = None,
+    serve_port: ServePort = no_port,
 ) -> StandbyContainer:
-    """A standby of one container of the job, ready to `run`; it opens nothing before that. `questions`: the questions
-    about the copies, answered if the job file turns queries on."""
+    """A standby of one container of the job, ready to `run`; it opens nothing before that. `serve_port` serves
+    its HTTP port."""
 
     def stores(clients: SystemClients) -> JobStores:
         engines, serdes = load_engines(config), serde_registry(config)
@@ -117,19 +117,19 @@ def standby_container(
 
     clients = partial(job_clients, config, model.id)
     sweep = partial(sweep_in_background, config, (), clock)
-    readers = Readers(source=questions if config.supervision.query.enabled else None)
-    return StandbyContainer(model, lease, StandbyParts(clients, stores, sweep, readers), on_lost, look_s, clock)
+    port = partial(serve_port, config, model, lease)
+    return StandbyContainer(model, lease, StandbyParts(clients, stores, sweep, port), on_lost, look_s, clock)
 
 
 @dataclass(frozen=True)
 class StandbyParts:
     """The parts of a job that a standby needs. `clients` and `stores` are made when it runs; `sweep` is called once
-    the copies are open; `readers` read them."""
+    the copies are open; `port` serves its metrics and the copies."""
 
     clients: Callable[[], SystemClients]
     stores: Callable[[SystemClients], JobStores]
     sweep: Callable[[], object]
-    readers: Readers = field(default_factory=Readers)
+    port: Callable[[Registry, CommittedStores], AbstractContextManager[object]] = no_port
 
 
 class StandbyContainer:
@@ -146,7 +146,7 @@ class StandbyContainer:
     ) -> None:
         """`look_s`: seconds between two looks at the ends of the changelogs; after each, the records read so far are
         written. `on_lost` is called when the lease is lost and the container still runs one lease duration later."""
-        self._readers = parts.readers
+        self._serve_port, self._committed = parts.port, CommittedStores()
         self._look_s, self._period_s = look_s, max(look_s, _MEASURED_S)
         self._new_clients = parts.clients
         self._stores_of = parts.stores
@@ -177,10 +177,10 @@ class StandbyContainer:
         self._heartbeat.start()
         try:
             with ExitStack() as stack:
-                stack.enter_context(self._readers.answering(self._metrics))
+                stack.enter_context(self._serve_port(self._metrics, self._committed))
                 clients = stack.enter_context(closing(self._new_clients()))
                 self._open(clients, stack)
-                stack.callback(self._readers.stores.withdraw)
+                stack.callback(self._committed.withdraw)
                 self._follow(clients)
                 self._heartbeat.phase("stopping")
                 self._write(flush=True)
@@ -281,7 +281,7 @@ class StandbyContainer:
         self._ends = {str(ssp): end for ssp, end in ends.items()}
         self._positions = {str(ssp): position for ssp, position in positions.items()}
         # Not before a look: a reader has to hear how far behind the copies are.
-        self._readers.stores.publish(self._published())
+        self._committed.publish(self._published())
 
     def _write(
         self, *, flush: bool, complete: Mapping[SystemStreamPartition, int] | None = None, now_ms: int = 0

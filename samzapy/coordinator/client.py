@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import count
 from typing import Any, TypeVar
@@ -30,11 +31,6 @@ from samzapy.coordinator.wire import (
 )
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
 from samzapy.job.lease import MOST_LINES, NO_FACTS, ContainerLease, ContainerReport, Directive, Facts, UserFailure
-from samzapy.queries.answering import QuestionSource
-from samzapy.queries.exchange import WAIT_S
-from samzapy.queries.questions import Answer as Answered
-from samzapy.queries.questions import Handed, Question, read_asked
-from samzapy.queries.questions import pack as pack_questions
 from samzapy.strict_json import encode, sendable
 from samzapy.version import VERSION, refusal
 
@@ -114,10 +110,6 @@ class CoordinatorClient:
     def call(self, kind: type[M], method: str, path: str, body: Any = None) -> M:
         """One request; returns the answer."""
         return self._read(kind, path, self._request(method, path, body))
-
-    def questions(self, path: str, body: bytes, answer_s: float) -> bytes:
-        """Send answers about stores, and wait for the next questions, at most `answer_s`."""
-        return self._send("POST", path, body, urllib3.Timeout(connect=CONNECT_S, read=answer_s))
 
     def close(self) -> None:
         """Drop the connections."""
@@ -227,7 +219,7 @@ class HttpLease(ContainerLease):
         """Send a heartbeat. Facts that do not arrive go with the next one. Raises RetriableError when the coordinator
         does not answer."""
         facts = self._facts(report)
-        beat = Heartbeat.of(report, facts, next(self._sequence), self._clock.monotonic())
+        beat = Heartbeat.of(replace(report, port=self.port), facts, next(self._sequence), self._clock.monotonic())
         try:
             answer = self._client.call(Answer, "POST", self._path, beat)
         except TaskMigrated:
@@ -261,35 +253,6 @@ def _merged(before: Facts, after: Facts) -> Facts:
         lines[-MOST_LINES:],
         before.lines_left_out + after.lines_left_out + max(0, len(lines) - MOST_LINES),
     )
-
-
-class HttpQuestions(QuestionSource):
-    """Gets the questions about the stores of one container over HTTP."""
-
-    def __init__(self, client: CoordinatorClient, container_id: str, epoch: Callable[[], int]) -> None:
-        """`epoch` returns the attempt's present epoch."""
-        self._client = client
-        self._path = f"/containers/{quote(container_id, safe='')}/questions"
-        self._epoch = epoch
-
-    def exchange(self, answers: Sequence[tuple[int, Answered]]) -> Sequence[tuple[int, Question]]:
-        """See `QuestionSource.exchange`. Raises RetriableError if the coordinator does not answer, TaskMigrated if
-        another attempt has the container."""
-        return self._asked(Handed(self._epoch(), list(answers)), WAIT_S + ANSWER_S)
-
-    def hand_over(self, answers: Sequence[tuple[int, Answered]]) -> None:
-        """See `QuestionSource.hand_over`. Raises the same errors as `exchange`."""
-        self._asked(Handed(self._epoch(), list(answers), busy=True), ANSWER_S)
-
-    def _asked(self, handed: Handed, answer_s: float) -> Sequence[tuple[int, Question]]:
-        body = pack_questions(handed)
-        try:
-            asked = read_asked(self._client.questions(self._path, body, answer_s))
-        except ValueError as cause:
-            raise RetriableError(f"the coordinator sent an unreadable answer to {self._path}: {cause}") from cause
-        if not asked.owned:
-            raise TaskMigrated("a newer attempt runs this container")
-        return asked.questions
 
 
 def _line(data: bytes) -> str:

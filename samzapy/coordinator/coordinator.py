@@ -14,7 +14,7 @@ from samzapy.coordinator.progress import Progress, SameFailures
 from samzapy.coordinator.status import ChangelogSize, ContainerFailure, JobStatus
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Overdue
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
-from samzapy.job.lease import ContainerLease, ContainerReport, Directive, Facts, UserFailure
+from samzapy.job.lease import ContainerLease, ContainerReport, Directive, Facts, HttpAddress, UserFailure
 from samzapy.job.model import replica_of
 
 #: Reports that a coordinator answers a second, and reports of a standby in the time of one of a container.
@@ -83,6 +83,9 @@ class Coordinator:
         # A lease has room for three reports, so the figures of a container are known as long as its lease.
         self._progress = Progress((*ids, *self._standbys), now, lag_s, lease_s / STALE_AFTER)
         self._ran: set[str] = set()
+        #: The HTTP ports of the newest attempts, by container, from their first reports on; none of a run that has lost
+        #: the job. Any thread may look an entry up.
+        self.ports: dict[str, HttpAddress] = {}
         self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), over.stall_s, clock)
         self._clock = clock
         self._same_failures = SameFailures(over.same_failures, clock)
@@ -131,6 +134,7 @@ class Coordinator:
         """Grant the container to a new attempt, which runs in `process`; returns its epoch."""
         with self._changed:
             self._place(container_id, process)
+            self.ports.pop(container_id, None)
             epoch = self._leases.grant(container_id)
             if container_id in self._tasks:
                 self._clocks.restart(self._tasks[container_id])
@@ -166,12 +170,6 @@ class Coordinator:
                 return None
             return process if self._last_of.get(process.identity) == container_id else None
 
-    def holder(self, container_id: str) -> int | None:
-        """The epoch of the attempt that holds the lease now; None without one."""
-        with self._changed:
-            runs = self._leases.state(container_id) is ContainerState.RUNNING and self._abandoned is None
-            return self._leases.epoch(container_id) if runs else None
-
     def overdue(self) -> tuple[Overdue, ...]:
         """The attempts with expired leases that have not reported their end."""
         with self._changed:
@@ -198,6 +196,8 @@ class Coordinator:
                     self._ran.add(report.container_id)
                 self._progress.update(report, self._newest)
                 self._clocks.update(report.clocks)
+                if report.port is not None:
+                    self.ports[report.container_id] = report.port
                 if report.phase in _ENDS:
                     self._leases.finish(report.container_id, report.epoch, _ENDS[report.phase])
                 self._changed.notify_all()
@@ -332,6 +332,7 @@ class Coordinator:
     def _abandon(self, reason: str) -> None:
         if self._abandoned is None:
             self._abandoned = reason
+            self.ports.clear()
             self._leases.abandon()
 
 
@@ -394,7 +395,7 @@ class LocalLease(ContainerLease):
             if self._clock.monotonic() - self._reported_at > self.duration_s:
                 self._confirm_ownership()
             self._reported_at = self._clock.monotonic()
-        return self._coordinator.report(report)
+        return self._coordinator.report(replace(report, port=self.port))
 
     def _confirm_ownership(self) -> None:
         try:

@@ -1,8 +1,7 @@
 """Serves the coordinator over HTTP, in a thread of the driver.
 
-POST ...                        samzapy.coordinator.calls
-POST /containers/ID/questions   samzapy.coordinator.web.queries, as GET /stores/...
-GET ...                         samzapy.coordinator.web.views
+POST ...    samzapy.coordinator.calls
+GET ...     samzapy.coordinator.web.views, and the routes that the runner adds
 
 A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`).
 """
@@ -12,32 +11,26 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 
-from samzapy.clock import SYSTEM_CLOCK
+from starlette.routing import BaseRoute
+
 from samzapy.coordinator.calls import Calls
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.page.board import Board
-from samzapy.coordinator.page.routes import page_routes
 from samzapy.coordinator.web.access import Guard, Tokens
-from samzapy.coordinator.web.queries import Records
-from samzapy.coordinator.web.server import BACKLOG, HttpServer
+from samzapy.coordinator.web.server import HttpServer, listening
 from samzapy.coordinator.web.tls import Identity
-from samzapy.coordinator.web.views import Pauses, View, views
-from samzapy.coordinator.wire import CoordinatorAddress
+from samzapy.coordinator.web.views import Inspector, View, views
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.files import raise_limit
+from samzapy.job.lease import HttpAddress
 
 #: Open files that the process needs at most: each container holds a connection, and so may others.
 OPEN_FILES = 65_536
 
 _NO_VIEWS: Mapping[str, View] = MappingProxyType({})
-_NO_RECORDS = Records()
 
 
 @dataclass(frozen=True)
@@ -72,17 +65,18 @@ class CoordinatorService:
         addresses: Addresses = _ON_LOOPBACK,
         *,
         added: Mapping[str, View] = _NO_VIEWS,
-        open_to_all: Iterable[str] = (),
-        records: Records = _NO_RECORDS,
+        open_to_all: Collection[str] = (),
+        routes: Sequence[BaseRoute] = (),
+        inspector: Inspector | None = None,
     ) -> None:
-        """`token` is the token that acts. `added` are further views by path; paths in `open_to_all` need no token.
-        `records` answers questions about the job's records."""
+        """`token` is the token that acts. `added` are further views by path, `routes` further routes for readers; paths
+        in `open_to_all` need no token. `inspector` looks records up for the page."""
         host, identity = addresses.host, addresses.identity
         self.tokens = Tokens(token)
         self._sockets = [_listening(host, addresses.port)]
         fingerprint = None if identity is None else identity.fingerprint
         self.url = page = _url("http" if identity is None else "https", host, self._sockets[0])
-        self.address = CoordinatorAddress(self.url, fingerprint)
+        self.address = HttpAddress(self.url, fingerprint)
         if addresses.page_port is not None:
             try:
                 self._sockets.append(_listening("127.0.0.1", addresses.page_port))
@@ -95,46 +89,26 @@ class CoordinatorService:
         self.page = f"{page}/?token={self.tokens.read}"
         self.pinned_page = f"{self.page}#{fingerprint}" if page == self.url and fingerprint else self.page
         raise_limit(OPEN_FILES)
-        self._worker = ThreadPoolExecutor(1, "coordinator-views")
-        hosts = {host.lower(), *addresses.names, *(name for each in self._sockets for name in _names(each))}
-        self._board = _board(coordinator, records)
-        self._board.start()
-        shown = views(coordinator, [*page_routes(self._board), *records.queries.routes], added, self._worker)
-        calls = Calls(coordinator)
-        guard = Guard(records.queries.over(calls), shown, self.tokens, hosts, first, frozenset(open_to_all))
+        names = {host.lower(), *addresses.names, *(name for each in self._sockets for name in _names(each))}
+        guard = Guard(
+            Calls(coordinator),
+            views(coordinator, inspector, added, routes),
+            self.tokens,
+            hosts=names,
+            cookie=f"samzapy-{first}",
+            open_to_all=open_to_all,
+        )
         secured = dict.fromkeys(self._sockets, None) | {self._sockets[0]: identity}
         self._server = HttpServer(guard, secured, "coordinator")
 
     def close(self) -> None:
         """Stop serving; closing twice is allowed."""
         self._server.close()
-        self._board.close()
-        self._worker.shutdown(wait=False, cancel_futures=True)
-
-
-def _board(coordinator: Coordinator, records: Records) -> Board:
-    readers, host_of = _readers(coordinator), partial(_host_of, coordinator)
-    return Board(coordinator.status, records.inspector, SYSTEM_CLOCK, readers, host_of, pause=Pauses())
-
-
-def _readers(coordinator: Coordinator) -> Mapping[str, str]:
-    """The task that reads each partition; a broadcast partition has many readers, and is left out."""
-    model = coordinator.spec.model
-    read = [(str(ssp), task.name) for container in model.containers for task in container.tasks for ssp in task.ssps]
-    often = Counter(name for name, _ in read)
-    return {name: task for name, task in read if often[name] == 1}
-
-
-def _host_of(coordinator: Coordinator, container_id: str) -> str:
-    """The host that the newest attempt of a container runs on; empty if it is not known."""
-    process = coordinator.process(container_id)
-    place = None if process is None else process.place
-    return "" if place is None else place.host
 
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port), backlog=BACKLOG)
+        return listening(host, port)
     except OSError as cause:
         unknown = isinstance(cause, socket.gaierror)
         # Python's text repeats the address.
@@ -147,12 +121,12 @@ def _listening(host: str, port: int) -> socket.socket:
         raise EnvironmentFailure(f"the driver cannot listen on {host}:{port} ({reason}): {way_out}") from cause
 
 
-def _url(scheme: str, host: str, listening: socket.socket) -> str:
-    return f"{scheme}://{host}:{listening.getsockname()[1]}"
+def _url(scheme: str, host: str, opened: socket.socket) -> str:
+    return f"{scheme}://{host}:{opened.getsockname()[1]}"
 
 
-def _names(listening: socket.socket) -> tuple[str, ...]:
+def _names(opened: socket.socket) -> tuple[str, ...]:
     """The address of a socket, and this machine's name for it. No foreign page can have an address, or `localhost`, as
     its name."""
-    address: str = listening.getsockname()[0]
+    address: str = opened.getsockname()[0]
     return (address, "localhost") if address.startswith("127.") else (address,)

@@ -23,6 +23,7 @@ from samzapy.job.lease import (
     ContainerReport,
     Directive,
     Facts,
+    HttpAddress,
     PartitionLag,
     TaskProgress,
     UserFailure,
@@ -47,14 +48,6 @@ class Place:
 
     host: str
     executor: str | None = None
-
-
-@dataclass(frozen=True)
-class CoordinatorAddress:
-    """A coordinator's URL, and the SHA-256 fingerprint of its certificate, None without TLS. It contains no secret."""
-
-    url: str
-    fingerprint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -218,6 +211,7 @@ class Heartbeat(msgspec.Struct, omit_defaults=True):
     lags: dict[str, PartitionLag] | None = None
     lags_age_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     facts: Facts = NO_FACTS
+    port: HttpAddress | None = None
 
     @classmethod
     def of(cls, report: ContainerReport, facts: Facts, sequence: int, now: float) -> Heartbeat:
@@ -238,6 +232,7 @@ class Heartbeat(msgspec.Struct, omit_defaults=True):
             lags=None if lags is None else lags.value,
             lags_age_s=0.0 if lags is None else max(0.0, now - lags.at),
             facts=facts,
+            port=report.port,
         )
 
     def report(self, container_id: str, now: float) -> ContainerReport:
@@ -256,6 +251,7 @@ class Heartbeat(msgspec.Struct, omit_defaults=True):
             clocks=self.clocks,
             metrics=self.metrics,
             facts=msgspec.structs.replace(self.facts, partitions=lags),
+            port=self.port,
         )
 
 

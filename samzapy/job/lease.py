@@ -131,6 +131,14 @@ class TaskProgress(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True)
+class HttpAddress:
+    """A URL, and the SHA-256 fingerprint of its certificate, None without TLS. It contains no secret."""
+
+    url: str
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True)
 class ContainerReport:
     """The state of a container.
 
@@ -151,10 +159,16 @@ class ContainerReport:
     commits: int = 0
     clocks: Mapping[str, TaskProgress] = field(default_factory=dict)
     facts: Facts = NO_FACTS
+    port: HttpAddress | None = None
 
 
 class ContainerLease(ABC):
-    """The right of one attempt to run a container; reports keep it. Used by the heartbeat thread and the run loop."""
+    """The right of one attempt to run a container; reports keep it. Used by the heartbeat thread and the run loop.
+
+    `port` is the HTTP port of the container, which goes with each report; None without one.
+    """
+
+    port: HttpAddress | None = None
 
     @property
     @abstractmethod

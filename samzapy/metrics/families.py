@@ -103,7 +103,6 @@ _PROCESS = Family(
 )
 _BATCH = Family("container_batch_messages", Kind.HISTOGRAM, "Messages per batch, of all tasks of the container.")
 _RESTORED = Family("store_restore_seconds", Kind.HISTOGRAM, "Time that the restore of a task's store took.")
-_QUERY = _summary("answer", "total-s", "query_seconds", "Time that the container took to read its answers.")
 _ERRORS = counter("errors", "Messages that failed, by stage, and by what the error policy did about them.")
 _AHEAD = counter("ahead_messages", "Messages too far ahead of the wall clock to advance event time, by operator.")
 _LATE = counter("late_messages", "Messages that arrived after their event time was closed, by operator.")
@@ -122,12 +121,6 @@ _GROUPS: Mapping[str, Mapping[str, Family | Named]] = {
     "restore": {"seconds": gauge("restore_duration_seconds", "Time that the last restore took.")},
     "inputs": {"bootstrap-remaining": gauge("bootstrap_remaining_messages", "Messages of bootstrap streams to read.")},
     "standby": {"lag": gauge("standby_lag_messages", "Changelog records that a standby still has to read.")},
-    "queries": {
-        "questions": counter("queries_answered", "Questions about its stores that the container answered."),
-        "entries": counter("query_entries", "Entries in the answers to questions about stores."),
-        **_QUERY,
-        "answer.max-s": _longest(_QUERY["answer.count"].family),
-    },
     "guarantee": {
         "outside-transaction": counter("outputs_outside_transaction", "Outputs sent outside the transaction."),
         "offsets-skipped": counter("offsets_skipped", "Offsets after the checkpoint that a start skipped."),

@@ -11,17 +11,27 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from samzapy.api.engine import StorageEngine
 from samzapy.errors import StoreError
-from samzapy.queries.questions import Answer, Entry, Problem, Question, merged
+from samzapy.queries.questions import Answer, Entry, Problem, Question, merged, pack, read_question
 from samzapy.storage.local.marker import Marker
 from samzapy.storage.task_stores import TaskStores
 
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+logger = logging.getLogger(__name__)
+
+#: Characters of an unexpected error in an answer.
+_LONGEST_REASON = 500
 #: The largest entry that is shown, in bytes of key and value.
 LARGEST_ENTRY = 16_777_216
 
@@ -72,6 +82,19 @@ class CommittedStores:
         with self._reading:
             self._stores = None
 
+    async def endpoint(self, request: Request) -> Response:
+        """Answer a packed question of the driver."""
+        # Only a container with a port needs them.
+        from starlette.concurrency import run_in_threadpool  # noqa: PLC0415
+        from starlette.responses import PlainTextResponse, Response  # noqa: PLC0415
+
+        try:
+            question = read_question(await request.body())
+        except ValueError as cause:
+            return PlainTextResponse(f"{cause}\n", 400)
+        answer = await run_in_threadpool(self.answer, question)
+        return Response(pack(answer), media_type="application/msgpack")
+
     def answer(self, question: Question) -> Answer:
         """The entries asked for, or the problem."""
         with self._reading:
@@ -85,6 +108,10 @@ class CommittedStores:
                 return _page(question, [(partition, parts[partition]) for partition in wanted])
             except (StoreError, ValueError) as cause:
                 return Answer(problem=Problem.REFUSED, message=f"store '{question.store}': {cause}")
+            except Exception as cause:
+                logger.exception("A question about store '%s' failed", question.store)
+                reason = " ".join(f"{type(cause).__name__}: {cause}".split())[:_LONGEST_REASON]
+                return Answer(problem=Problem.REFUSED, message=f"store '{question.store}': {reason}")
 
 
 def _page(question: Question, parts: Iterable[tuple[int, PublishedStore]]) -> Answer:

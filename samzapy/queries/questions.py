@@ -1,12 +1,17 @@
-"""Defines the question about a store and its answer, and merges the answers of several tasks.
+"""The question about a store, the containers that are asked, and the answer, merged from those of several tasks.
 
-Both travel as MessagePack between the driver and its containers, which have the same version of samzapy. Keys and
-values are bytes: only the driver converts them, so an answer costs a container no more than the read.
+1. Both travel as MessagePack between the driver and its containers, which have the same version of samzapy. Keys and
+   values are bytes: only the driver converts them, so an answer costs a container no more than the read.
+2. A task may put any key into its store, so all tasks are asked for a key. Where the keys of a store are the keys of
+   the input messages (`job.query.keyed.stores`), one task has it: for each input, the reader of the partition into
+   which producers put that key. Producers choose partitions as Kafka's Java producers do
+   (`samzapy.system.partitioner`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from itertools import chain
 from typing import TypeVar
@@ -14,14 +19,14 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.job.model import JobModel
+from samzapy.system.partitioner import partition_of
+
 _M = TypeVar("_M")
 
 #: The header of an answer over HTTP with the number of changelog offsets that a standby is behind.
 STANDBY_LAG = "samzapy-standby-lag"
-
-#: Bytes of keys and values in the answers that a container hands over at once. The last answer may exceed this; the sum
-#: is still below the driver's limit for a request.
-HANDED_BYTES = 8_388_608
 
 #: A key, and the partition of the task that has it: the order of entries.
 Place = tuple[bytes, int]
@@ -117,12 +122,6 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
         return sum(len(entry.key) + len(entry.value) for entry in self.entries)
 
 
-def unanswered(container: str, timeout_s: float) -> Answer:
-    """The answer in place of a container that did not answer in time."""
-    message = f"container {container} has not answered for {timeout_s:g} s (job.query.timeout.ms)"
-    return Answer(problem=Problem.MOVING, message=message)
-
-
 def merged(answers: Iterable[Answer], most: int, most_bytes: int) -> Answer:
     """Merge the answers of several tasks into one; the first problem, if there is one."""
     found = list(answers)
@@ -145,35 +144,18 @@ def merged(answers: Iterable[Answer], most: int, most_bytes: int) -> Answer:
     return Answer(tuple(entries), dict(sorted(as_of.items())), more, max(lags, default=None))
 
 
-class Handed(msgspec.Struct, array_like=True):
-    """The body of a container's request: the epoch of its attempt, and its answers by the number of the question.
-    `busy`: the container still has questions to answer, and takes no new ones."""
-
-    epoch: int
-    answers: list[tuple[int, Answer]]
-    busy: bool = False
-
-
-class Asked(msgspec.Struct, array_like=True):
-    """The driver's reply: the next questions with their numbers. `owned`: whether the attempt has the container."""
-
-    questions: list[tuple[int, Question]]
-    owned: bool = True
-
-
 pack = msgspec.msgpack.Encoder().encode
-_handed = msgspec.msgpack.Decoder(Handed)
-_asked = msgspec.msgpack.Decoder(Asked)
+_question, _answer = msgspec.msgpack.Decoder(Question), msgspec.msgpack.Decoder(Answer)
 
 
-def read_handed(body: bytes) -> Handed:
-    """A container's body. Raises ValueError for other bytes."""
-    return _read(_handed, body)
+def read_question(body: bytes) -> Question:
+    """A packed question. Raises ValueError for other bytes."""
+    return _read(_question, body)
 
 
-def read_asked(body: bytes) -> Asked:
-    """The driver's reply. Raises ValueError for other bytes."""
-    return _read(_asked, body)
+def read_answer(body: bytes) -> Answer:
+    """A packed answer. Raises ValueError for other bytes."""
+    return _read(_answer, body)
 
 
 def _read(decoder: msgspec.msgpack.Decoder[_M], body: bytes) -> _M:
@@ -181,3 +163,68 @@ def _read(decoder: msgspec.msgpack.Decoder[_M], body: bytes) -> _M:
         return decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError) as cause:
         raise ValueError(f"body: {cause}") from cause
+
+
+#: By container, the changelog partitions of the tasks that are asked; None for all of the container.
+Owners = Mapping[str, "tuple[int, ...] | None"]
+
+
+class StoreOwners:
+    """The owners of one job's stores."""
+
+    def __init__(
+        self,
+        model: JobModel,
+        keyed: Collection[str] = (),
+        broadcast: Collection[SystemStreamPartition] = (),
+    ) -> None:
+        """`keyed`: the stores with keys of the input messages. `broadcast`: partitions that every task reads."""
+        self._model = model
+        self._keyed = frozenset(keyed)
+        self._containers = {
+            task.changelog_partition: container.id for container in model.containers for task in container.tasks
+        }
+        self._everyone: Owners = dict.fromkeys(container.id for container in model.containers)
+        readers: dict[SystemStream, dict[int, int]] = defaultdict(dict)
+        for task in model.tasks:
+            for ssp in task.ssps - frozenset(broadcast):
+                readers[ssp.system_stream][ssp.partition] = task.changelog_partition
+        # By input, the task of each partition. A broadcast partition of an input that is read has no single reader.
+        self._readers = [
+            [tasks[number] for number in range(len(tasks))]
+            for tasks in readers.values()
+            if tasks.keys() == set(range(len(tasks)))
+        ]
+        self._complete = len(self._readers) == len(readers) and not any(
+            ssp.system_stream in readers for ssp in broadcast
+        )
+
+    @property
+    def partitions(self) -> Collection[int]:
+        """The changelog partitions of the job's tasks."""
+        return self._containers.keys()
+
+    def of_key(self, store: str, key: bytes) -> Owners:
+        """The containers that can have the key, and their tasks that can."""
+        if store not in self._keyed or not self._complete or not self._readers:
+            return self._everyone
+        return self._of({tasks[partition_of(key, len(tasks))] for tasks in self._readers})
+
+    def of_partition(self, partition: int) -> Owners:
+        """The container of a task. Raises KeyError for a partition that is not in `partitions`."""
+        return self._of([partition])
+
+    def of_all(self) -> Owners:
+        """All containers."""
+        return self._everyone
+
+    def standbys_of(self, container_id: str) -> tuple[str, ...]:
+        """The standbys of that container."""
+        return self._model.standbys_of(container_id)
+
+    def _of(self, partitions: Iterable[int]) -> Owners:
+        found: dict[str, tuple[int, ...]] = {}
+        for partition in sorted(partitions):
+            container = self._containers[partition]
+            found[container] = (*found.get(container, ()), partition)
+        return found

@@ -28,17 +28,6 @@ def run_token() -> str:
     return os.environ.get(TOKEN) or secrets.token_urlsafe(32)
 
 
-def scrape_tokens(config: JobConfig, token: str) -> tuple[str, ...]:
-    """The tokens that the `/metrics` of a container accepts: the token that reads, and `token`, which acts."""
-    if not config.prometheus.port:
-        return ()
-    # Most jobs have no such port.
-    from samzapy.coordinator.web.access import Tokens  # noqa: PLC0415
-
-    tokens = Tokens(token)
-    return tokens.read, tokens.act
-
-
 class StartableJob(ABC):
     """A job that was checked, and that a runner claims when it is ready to run it.
 

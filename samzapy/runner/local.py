@@ -6,20 +6,20 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.errors.user_failures import one_line, user_failure
 from samzapy.container.restart import RestartingContainer, build_container
 from samzapy.container.supervision.job_records import Ownership
-from samzapy.container.supervision.watch import ContainerProcess
+from samzapy.container.supervision.watch import ContainerProcess, ServePort, no_port
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.status import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.lease import Stall, UserFailure
 from samzapy.job.model import ContainerModel, JobModel
-from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.runner.base import (
     JobOutcome,
     PreparedJob,
@@ -27,13 +27,13 @@ from samzapy.runner.base import (
     RunOptions,
     StartableJob,
     run_token,
-    scrape_tokens,
 )
 from samzapy.runner.checks import Row
 from samzapy.runner.driver import coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
 from samzapy.runner.stopping import STOPPING, StopSignals
 
+_LOOPBACK = "127.0.0.1"
 #: Seconds between two statuses.
 STATUS_PACE_S = 0.25
 
@@ -132,15 +132,14 @@ class LocalRunner(Runner):
             return signals.received or options.stop.asked
 
         ownership = Ownership.of(config, prepared.run_id)
-        exchange = Exchange(coordinator.holder)
-        restarts = self._restarts(prepared, coordinator, ownership, exchange, options, token)
+        restarts = self._restarts(prepared, coordinator, ownership, options, token)
         signals.calls(restarts.stop)
         listener = _Listener(options, signals)
         with (
             options.stop.stops(restarts.stop),
             _last_status(coordinator, listener),
             closing(ownership),
-            _page(config, coordinator, exchange, options, token) as close_page,
+            _page(config, coordinator, options, token) as close_page,
             watching(prepared, coordinator, options.on_event, asked) as watch,
         ):
             watch.checks.add(Row("status", STATUS_PACE_S, lambda: listener(coordinator.status())), asks=False)
@@ -159,20 +158,15 @@ class LocalRunner(Runner):
         prepared: PreparedJob,
         coordinator: Coordinator,
         ownership: Ownership,
-        exchange: Exchange,
         options: RunOptions,
         token: str,
     ) -> Restarts:
         config, (model,) = prepared.config, coordinator.spec.model.containers
-        tokens = scrape_tokens(config, token)
-        if tokens and not config.prometheus.open_to_all:
-            at = f"{config.prometheus.host}:{config.prometheus.port}"
-            options.on_event(f"metrics of the container: http://{at}/metrics, with the bearer token {tokens[0]}")
+        serve_port = _port(config, options, token)
 
         def build() -> _Counted:
             ownership.close()
             lease = LocalLease(coordinator, model.id, ownership.look)
-            questions = LocalQuestions(exchange, model.id, lambda: lease.epoch)
             container = build_container(
                 config,
                 model,
@@ -180,7 +174,7 @@ class LocalRunner(Runner):
                 ends=prepared.ends,
                 run_id=prepared.run_id,
                 transactions=prepared.transactions,
-                process=ContainerProcess(on_stalled=give_up, questions=questions, scrape_tokens=tokens),
+                process=ContainerProcess(on_stalled=give_up, serve_port=serve_port),
             )
             return _Counted(container, coordinator, model.id, lease)
 
@@ -202,22 +196,40 @@ class LocalRunner(Runner):
         )
 
 
+def _is_served(config: JobConfig) -> bool:
+    """Whether the run has a page: the job file names a port for it, or turns queries on."""
+    return config.page_port is not None or config.supervision.query.enabled
+
+
+def _port(config: JobConfig, options: RunOptions, token: str) -> ServePort:
+    """The container's HTTP port, if the page or the job file needs one."""
+    prometheus = config.prometheus
+    if not _is_served(config) and not prometheus.port:
+        return no_port
+    # A server is needed by this job only.
+    from samzapy.coordinator.web.access import Tokens  # noqa: PLC0415
+    from samzapy.coordinator.web.port import PortSettings, container_port  # noqa: PLC0415
+
+    if prometheus.port and not prometheus.open_to_all:
+        at = f"{prometheus.host or _LOOPBACK}:{prometheus.port}"
+        options.on_event(f"metrics of the container: http://{at}/metrics, with the bearer token {Tokens(token).read}")
+    return partial(container_port, PortSettings(_LOOPBACK, token))
+
+
 @contextmanager
-def _page(
-    config: JobConfig, coordinator: Coordinator, exchange: Exchange, options: RunOptions, token: str
-) -> Iterator[Callable[[], None]]:
+def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions, token: str) -> Iterator[Callable[[], None]]:
     """Serve the status page on this machine, if the job file names a port for it or turns queries on. Yields a function that
     closes it earlier."""
-    if config.page_port is None and not config.supervision.query.enabled:
+    if not _is_served(config):
         yield lambda: None
         return
     # A server is needed by this job only.
     from samzapy.coordinator.service import Addresses  # noqa: PLC0415
-    from samzapy.runner.serving import records_of, serve  # noqa: PLC0415
+    from samzapy.runner.serving import serve  # noqa: PLC0415
 
     service = serve(
+        config,
         coordinator,
-        records_of(config, coordinator, exchange),
         token,
         Addresses(port=config.page_port or 0, names=config.page_hosts),
     )

@@ -22,14 +22,12 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.job_series import job_series
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.status import ContainerStatus, JobStatus
-from samzapy.coordinator.web.live import LiveInspector
-from samzapy.coordinator.web.queries import Records, StoreQueries
+from samzapy.coordinator.web.queries import ContainerPorts, StoreQueries, no_queries
 from samzapy.coordinator.web.tls import Identity, made_for
 from samzapy.coordinator.web.views import Rendered, View
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.metrics.series import CONTENT_TYPE, as_text
-from samzapy.queries.exchange import Exchange
-from samzapy.queries.owners import StoreOwners
+from samzapy.queries.questions import StoreOwners
 from samzapy.queries.text import store_texts
 
 _CERTIFICATE, _KEY = (f"job.spark.coordinator.tls.{part}.location" for part in ("certificate", "key"))
@@ -65,39 +63,27 @@ def _pem(key: str, path: str) -> str:
         raise ConfigError([ConfigProblem(key, path, "is not a PEM file")]) from cause
 
 
-def serve(
-    coordinator: Coordinator,
-    records: Records,
-    token: str,
-    at: Addresses,
-) -> CoordinatorService:
-    """Serve the coordinator of a job at its addresses. `records` answers questions about the job's records.
+def serve(config: JobConfig, coordinator: Coordinator, token: str, at: Addresses) -> CoordinatorService:
+    """Serve the coordinator of a job at its addresses.
 
-    Raises EnvironmentFailure if a port is taken.
+    If the job file turns queries on, containers answer questions about stores, also for the page; else the page reads
+    changelogs. Raises EnvironmentFailure if a port is taken, ConfigError for serdes that cannot be made.
     """
+    limits, inspector = config.supervision.query, JobInspector(config)
+    ports = ContainerPorts(coordinator, token, limits.timeout_ms)
+    queries = None
+    if limits.enabled:
+        owners = StoreOwners(coordinator.spec.model, limits.keyed, config.task.broadcast_inputs)
+        queries = StoreQueries(ports.ask, owners, store_texts(config), limits, inspector)
     return CoordinatorService(
         coordinator,
         token,
         at,
         added=views_of(coordinator),
         open_to_all=PROBES,
-        records=records,
+        routes=[*ports.routes, *(no_queries() if queries is None else queries.routes)],
+        inspector=queries or inspector,
     )
-
-
-def records_of(config: JobConfig, coordinator: Coordinator, exchange: Exchange) -> Records:
-    """Make the parts that answer questions about the job's records. If the job file turns queries on, containers answer
-    questions about stores, also for the page; without them, the page reads changelogs.
-
-    Raises ConfigError for serdes that cannot be made.
-    """
-    inspector, limits = JobInspector(config), config.supervision.query
-    if not limits.enabled:
-        return Records(inspector)
-    owners = StoreOwners(coordinator.spec.model, limits.keyed, config.task.broadcast_inputs)
-    texts = store_texts(config)
-    live = LiveInspector(inspector, exchange, owners, texts, limits.timeout_ms / 1000)
-    return Records(live, StoreQueries(coordinator, exchange, owners, texts, limits))
 
 
 def views_of(coordinator: Coordinator) -> Mapping[str, View]:

@@ -22,7 +22,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # The build, which is no part of a wheel.
     "hatchling": ("samzapy/native",),
     # The page's templates.
-    "jinja2": ("samzapy/coordinator/page",),
     # Job files, those that `samzapy verify` writes, and a file of Spark's settings have the same grammar.
     "javaproperties": ("samzapy/config", "samzapy/verify", "samzapy/runner/spark"),
     "jsonschema": ("samzapy/serializers",),
@@ -85,7 +84,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "sqlalchemy": ("samzapy/system/database",),
     # uvicorn's parser of HTTP: an error of it has no other name.
     "h11": ("samzapy/coordinator",),
-    "starlette": ("samzapy/coordinator",),
+    # A container answers questions, the driver serves everything else.
+    "starlette": ("samzapy/coordinator", "samzapy/queries"),
     # Declarations for type checkers; it is not imported when the code runs.
     "typing_extensions": ("samzapy/api/kv.py",),
     # Containers ask their coordinator, programs a job's stores.

@@ -14,16 +14,15 @@ import urllib3
 from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
-from samzapy.coordinator.client import CoordinatorClient, HttpQuestions
-from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.service import Addresses, CoordinatorService
+from samzapy.coordinator.web.port import PortSettings, container_port
 from samzapy.coordinator.wire import JobSpec
+from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
-from samzapy.queries.answering import Answering
 from samzapy.queries.committed import CommittedStores, PublishedStore
-from samzapy.queries.exchange import Exchange
-from samzapy.runner.serving import records_of
+from samzapy.runner.serving import serve
 from samzapy.testing import TaskTestDriver
 from tests.architecture.facts import PACKAGE, ROOT
 from tests.jobs.query_job import QUERY_JOB, engine_with
@@ -98,20 +97,17 @@ def at_start_and_by_messages() -> Iterator[tuple[str, set[str]]]:
 
 def by_a_query() -> Iterator[tuple[str, set[str]]]:
     """A `get` over HTTP, from the driver's port to the container's engine and back."""
-    task = TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0)
-    coordinator = Coordinator("j", JobSpec(JobModel((ContainerModel("0", (task,)),)), QUERY_JOB), 15.0)
-    exchange, stores = Exchange(coordinator.holder), CommittedStores()
+    model = ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),))
+    coordinator = Coordinator("j", JobSpec(JobModel((model,)), QUERY_JOB), 15.0)
+    config, lease, stores = load_job(QUERY_JOB), LocalLease(coordinator, "0"), CommittedStores()
     stores.publish({"counts": {0: PublishedStore(engine_with({b"a": b"1"}))}})
-    records = records_of(load_job(QUERY_JOB), coordinator, exchange)
     with ExitStack() as stack:
         with traced():  # so that the threads, which start here, are traced below
-            service = stack.enter_context(
-                closing(CoordinatorService(coordinator, _TOKEN, Addresses(), records=records))
-            )
-            client = stack.enter_context(closing(CoordinatorClient(service.url, _TOKEN, service.address.fingerprint)))
-            lease, _ = client.register("0")
-            stack.enter_context(Answering(HttpQuestions(client, "0", lambda: lease.epoch), stores, Registry()))
-        _get(service)  # waits until the container has come for its questions
+            service = stack.enter_context(closing(serve(config, coordinator, _TOKEN, Addresses())))
+            settings = PortSettings("127.0.0.1", _TOKEN)
+            stack.enter_context(container_port(settings, config, model, lease, Registry(), stores))
+            lease.report(ContainerReport("0", lease.epoch, "running"))
+            _get(service)
         with traced() as query:
             _get(service)
     yield "by a query", query

@@ -154,8 +154,8 @@ _INPUTS = (
     ),
     Mutant(
         "samzapy/coordinator/web/access.py",
-        'known = _name(headers.get(b"host", b"")) in self._hosts',
-        "known = True",
+        'not self._cookie or _name(headers.get(b"host", b"")) in self._hosts',
+        "True",
         ("tests/unit/coordinator/test_coordinator_service.py",),
     ),
     Mutant(

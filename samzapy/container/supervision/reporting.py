@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import final
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
-from samzapy.config.supervision import PrometheusConfig, ReporterConfig
+from samzapy.config.supervision import ReporterConfig
 from samzapy.metrics import Publish, Registry, Reporter, SnapshotHeader, reporters
-from samzapy.metrics.prometheus import served
-from samzapy.metrics.series import as_text, container_series, is_at_container
 from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
@@ -31,39 +28,27 @@ _ACK_S, _LAST_S = 5.0, 10.0
 
 @final
 class Reporting:
-    """A context that reports as often as the job file says, and once at its end. It serves the metrics to Prometheus if
-    the job file names a port."""
+    """A context that reports as often as the job file says, and once at its end."""
 
     def __init__(
         self,
         wanted: Sequence[ReporterConfig],
-        prometheus: PrometheusConfig,
         header: SnapshotHeader,
         tasks: frozenset[str],
         metrics: Registry,
         new_clients: Callable[[], SystemClients],
         clock: Clock,
-        scrape_tokens: Collection[str] = (),
     ) -> None:
-        """Connects to nothing yet; without `wanted` reporters and without a port nothing is ever started. `header`
+        """Connects to nothing yet; without `wanted` reporters nothing is ever started. `header`
         names the container in each snapshot of `metrics`; `tasks` names the groups that belong to tasks; `new_clients`
-        makes the clients of the reporters' streams. `scrape_tokens`: Prometheus shows one of them. Raises
-        EnvironmentFailure for a reporter's library that is not installed."""
+        makes the clients of the reporters' streams. Raises EnvironmentFailure for a reporter's library that is not
+        installed."""
         self._streams = _Streams(new_clients, header.host)
         self._reporters = reporters(wanted, metrics, header, self._streams.publisher, clock, tasks)
-        self._served: AbstractContextManager[None] = nullcontext()
-        if prometheus.port:
-
-            def text() -> bytes:
-                return as_text(container_series(header.job_name, header.container, tasks, metrics, is_at_container))
-
-            tokens = None if prometheus.open_to_all else scrape_tokens
-            self._served = served(prometheus.host, prometheus.port + int(header.container), text, tokens)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Reporting:
-        self._served.__enter__()
         if self._reporters:
             self._thread = threading.Thread(
                 target=_run, args=(self._reporters, self._streams, self._closed), name="samzapy-metrics", daemon=True
@@ -72,7 +57,6 @@ class Reporting:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._served.__exit__(kind, error, tb)
         if self._thread is None:
             return
         self._closed.set()

@@ -15,18 +15,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, final
+from typing import Protocol, TypeAlias, final
 
 from samzapy.clock import Clock
+from samzapy.config.job import JobConfig
 from samzapy.container.supervision.heartbeat import keep_running
 from samzapy.container.supervision.lag import LagWatch, Progress
 from samzapy.container.supervision.log_lines import Activity, activity_of, stack_as_text, stack_of, waited_for
 from samzapy.container.supervision.outage import CONTAINER
-from samzapy.job.lease import NO_FACTS, Facts, LogLine, Stall, UserFailure
-from samzapy.queries.answering import QuestionSource
+from samzapy.job.lease import NO_FACTS, ContainerLease, Facts, LogLine, Stall, UserFailure
+from samzapy.job.model import ContainerModel
+from samzapy.metrics import Registry
+from samzapy.queries.committed import CommittedStores
 
 logger = logging.getLogger(__name__)
 
@@ -75,25 +78,33 @@ def _report(stall: Stall) -> None:
     """The default of `on_stalled`: it is in the reports."""
 
 
+#: Serves the HTTP port of a container, or standby, with these metrics and stores: a context.
+ServePort: TypeAlias = Callable[
+    [JobConfig, ContainerModel, ContainerLease, Registry, CommittedStores], AbstractContextManager[object]
+]
+
+
+def no_port(*_: object) -> AbstractContextManager[object]:
+    """For a container without a port."""
+    return nullcontext()
+
+
 @dataclass(frozen=True)
 class ContainerProcess:
-    """The process around a container: its waiting log lines, its forced end, the questions about its stores, and the
-    tokens for the port of its metrics.
+    """The process around a container: its waiting log lines, its forced end, and how it serves its HTTP port.
 
     1. `on_stalled` is called once for each stall in the user's code, if the job file says that such a stall is a
        failure.
     2. `on_lost` is called when the lease is lost and the run loop still runs one lease duration later (a stuck
        `process`).
 
-    Both are called on the thread that reports. `questions` supplies the questions about the stores; None without
-    queries.
+    Both are called on the thread that reports. `serve_port` makes the context in which the port is served.
     """
 
     lines: Lines = field(default_factory=NoLines)
     on_stalled: Callable[[Stall], None] = _report
     on_lost: Callable[[str], None] = keep_running
-    questions: QuestionSource | None = None
-    scrape_tokens: tuple[str, ...] = field(default=(), repr=False)
+    serve_port: ServePort = no_port
 
 
 #: A process that is not there for the container alone.

@@ -15,13 +15,10 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-import h11
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from samzapy.coordinator.web.tls import Identity
-
-logger = logging.getLogger(__name__)
 
 #: Seconds in which a new connection has to make a request, until an idle one is closed, and for requests in progress at
 #: the end.
@@ -38,6 +35,11 @@ def _is_foreign(line: logging.LogRecord) -> bool:
 
 
 logging.getLogger("uvicorn.error").addFilter(_is_foreign)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens at the address; port 0: any free one. Raises OSError."""
+    return socket.create_server((host, port), backlog=BACKLOG)
 
 
 class HttpServer:
@@ -76,7 +78,7 @@ class HttpServer:
 
 def _server(app: ASGIApp, identity: Identity | None) -> uvicorn.Server:
     settings = uvicorn.Config(
-        _contained(app),
+        app,
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -92,18 +94,3 @@ def _server(app: ASGIApp, identity: Identity | None) -> uvicorn.Server:
     settings.load()
     settings.ssl = None if identity is None else identity.context()
     return uvicorn.Server(settings)
-
-
-def _contained(app: ASGIApp) -> ASGIApp:
-    """The application with its failures in the log."""
-
-    async def run(scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await app(scope, receive, send)
-        except h11.LocalProtocolError:
-            logger.debug("A request that is not HTTP has its answer already")
-        except Exception:
-            logger.exception("%s failed", scope["path"])
-            raise
-
-    return run

@@ -1,42 +1,50 @@
-"""Shows the job: `/status` as JSON, its page, and the views that the runner adds, such as `/metrics`.
+"""Shows the job to readers with a token: its page, its status, its records, and the views that the runner adds.
 
 ```
-GET /                           the page, see samzapy.coordinator.page
-GET /status                     the JobStatus as JSON, without metrics
-GET /containers/ID/metrics      the metrics of one container as JSON, by group and name
+GET /           the page: one static file over the status and its events
+GET /status     the JobStatus as JSON; its part `page` is for the page
+GET /events     server-sent events: the same, every `PACE_S` seconds
+GET /records    ?store=&key=, or ?stream=&partition=&offset=: {records: [{place, key, value}]} or {error}
 ```
 
-Readers never delay reports, however many there are. A separate thread renders a view from the job's status, one at a
-time (`Kept`), and all readers get the same answer until its age is `SHARE` times the CPU time of its rendering. So each
-view needs at most a fortieth of a core, and the view of a small job is a few milliseconds old. A long rendering makes
-`Pauses`.
+The page loads nothing else. It sets what comes from the job as text, and its script and style are allowed by their
+hash.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import base64
+import hashlib
+import re
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
 
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.status import JobStatus
+from samzapy.errors import SamzapyError
 from samzapy.strict_json import encode
 
-logger = logging.getLogger(__name__)
-
-#: The time for which an answer is reused, as a multiple of the CPU time of its rendering.
-SHARE = 40.0
-#: Seconds of work between two rests of the rendering thread, and seconds of a rest.
-WORK_S, REST_S = 0.002, 0.008
+#: Seconds between two events.
+PACE_S = 2.0
+#: A rendering is reused for this many times as long as it took: however many readers there are, a view needs at most a
+#: twentieth of a core.
+SHARE = 20.0
+#: The most characters of a key or a value that are shown, and of a part of a question.
+LONGEST, LONGEST_QUESTION = 65_536, 4_000
 
 
 class Rendered(NamedTuple):
@@ -51,81 +59,152 @@ class Rendered(NamedTuple):
 View = Callable[[JobStatus], Rendered]
 
 
-class Pauses:
-    """Lets reports through while a view is rendered: after `WORK_S` of work the thread rests for `REST_S`.
+@dataclass(frozen=True)
+class Record:
+    """A record as text: its place (`store counts, partition 3` or `kafka.in[3]@17`), its key, and its value as JSON."""
 
-    A computing thread releases Python's lock only now and then, and the thread of the reports needs the lock again
-    after each read and write of a socket. Without rests it would be many times slower. Used by one thread at a time.
+    place: str
+    key: str
+    value: str
+
+
+class Inspector(ABC):
+    """Looks up committed records for the page. Any thread may call it. `stores` and `streams` (the inputs, as
+    `system.stream`) are the names that may be asked about; `about_stores` says where the entries of stores come from.
     """
 
-    def __init__(
-        self, work_s: Callable[[], float] = time.thread_time, rest: Callable[[float], None] = time.sleep
-    ) -> None:
-        """`work_s` is the CPU time of the thread, in seconds; `rest` sleeps."""
-        self._work_s, self._rest = work_s, rest
-        self._since = 0.0
+    stores: Sequence[str]
+    streams: Sequence[str]
+    about_stores: str
 
-    def __call__(self) -> None:
-        """Rest, if it is time."""
-        # Less than before: another thread has taken over.
-        if not 0 <= self._work_s() - self._since < WORK_S:
-            self._rest(REST_S)
-            self._since = self._work_s()
+    @abstractmethod
+    def entries(self, store: str, key: str) -> Sequence[Record]:
+        """The entries with this key, one per task that has it. Raises SamzapyError."""
+
+    @abstractmethod
+    def message(self, stream: str, partition: str, offset: str) -> Sequence[Record]:
+        """The message at this place, if there is one. Raises SamzapyError."""
 
 
-class Kept:
-    """One view, rendered on request if the last answer is too old. Used by the thread of one event loop."""
+class Shared:
+    """A view of which all readers get the same rendering while it is fresh. Any thread may call it."""
 
-    def __init__(
-        self,
-        look: Callable[[], JobStatus],
-        view: View,
-        worker: ThreadPoolExecutor,
-        clock: Clock = SYSTEM_CLOCK,
-        work_s: Callable[[], float] = time.thread_time,
-    ) -> None:
-        """`look` gets the job's status and `view` renders it, both in a thread of `worker`; `work_s` returns the CPU
-        time of that thread in seconds."""
-        self._look, self._view, self._worker, self._clock, self._work_s = look, view, worker, clock, work_s
+    def __init__(self, render: Callable[[], Rendered]) -> None:
+        self._render = render
+        self._lock = threading.Lock()
+        self._made = Rendered(b"", "text/plain")
         self._fresh_until = float("-inf")
-        self._newest: asyncio.Future[Rendered] | None = None
 
-    async def __call__(self, request: Request) -> Response:
-        """The answer. Requests during a rendering wait for its result."""
-        newest = self._newest
-        if newest is None or (newest.done() and self._clock.monotonic() >= self._fresh_until):
-            newest = self._newest = asyncio.get_running_loop().run_in_executor(self._worker, self._make)
-        made = await asyncio.shield(newest)
-        return Response(made.body, made.status, media_type=made.media_type)
+    def __call__(self) -> Rendered:
+        """The newest rendering. Requests during a rendering wait for its result."""
+        with self._lock:
+            began = time.monotonic()
+            if began >= self._fresh_until:
+                self._made = self._render()
+                now = time.monotonic()
+                self._fresh_until = now + SHARE * (now - began)
+            return self._made
 
-    def _make(self) -> Rendered:
-        began = self._work_s()
+    def endpoint(self, _: Request) -> Response:
+        """Answer a request."""
+        body, media_type, status = self()
+        return Response(body, status, media_type=media_type)
+
+
+class _Page:
+    """The page and what it asks for."""
+
+    def __init__(self, coordinator: Coordinator, inspector: Inspector | None) -> None:
+        self._coordinator = coordinator
+        self._inspector = inspector
+        html = (files("samzapy.coordinator.web") / "page.html").read_text(encoding="utf-8")
+        self._page = HTMLResponse(html, headers={"content-security-policy": _policy(html)})
+        model = coordinator.spec.model
+        read = [
+            (str(ssp), each.name) for container in model.containers for each in container.tasks for ssp in each.ssps
+        ]
+        often = Counter(name for name, _ in read)
+        #: The task that reads each partition; a broadcast partition has many readers, and is left out.
+        self._tasks = {name: task for name, task in read if often[name] == 1}
+        self._one_question = threading.Lock()
+        self.status = Shared(self._status)
+
+    def page(self, _: Request) -> Response:
+        return self._page
+
+    async def events(self, _: Request) -> Response:
+        async def statuses() -> AsyncIterator[bytes]:
+            while True:
+                yield b"data: %s\n\n" % (await run_in_threadpool(self.status)).body
+                await asyncio.sleep(PACE_S)
+
+        return StreamingResponse(statuses(), media_type="text/event-stream")
+
+    def records(self, request: Request) -> Response:
+        asked = {name: value[:LONGEST_QUESTION] for name, value in request.query_params.items()}
+        inspector = self._inspector
         try:
-            return self._view(self._look())
-        except Exception as error:
-            logger.exception("Cannot render a view of the job")
-            return Rendered(f"{type(error).__name__}\n".encode(), "text/plain", 500)
-        finally:
-            self._fresh_until = self._clock.monotonic() + SHARE * (self._work_s() - began)
+            # One at a time: a question may read a whole changelog partition.
+            with self._one_question:
+                if inspector is None or not asked.keys() & {"store", "stream"}:
+                    found: Sequence[Record] = ()
+                elif "store" in asked:
+                    found = inspector.entries(asked["store"], asked.get("key", ""))
+                else:
+                    found = inspector.message(asked["stream"], asked.get("partition", ""), asked.get("offset", ""))
+        except SamzapyError as failure:
+            return JSONResponse({"error": str(failure)}, 400)
+        return JSONResponse({"records": [asdict(each) for each in found]})
+
+    def _status(self) -> Rendered:
+        status = self._coordinator.status()
+        return Rendered(encode({**status.to_json(), "page": self._extras(status)}), "application/json")
+
+    def _extras(self, status: JobStatus) -> dict[str, Any]:
+        inspector = self._inspector
+        records = (
+            {}
+            if inspector is None
+            else {"stores": inspector.stores, "streams": inspector.streams, "about_stores": inspector.about_stores}
+        )
+        hosts = {each.id: host for each in status.everyone if (host := self._host_of(each.id))}
+        return {"hosts": hosts, "tasks": self._tasks, "counts": COUNTS, **records}
+
+    def _host_of(self, container_id: str) -> str | None:
+        """The host that the newest attempt of a container runs on, if it is known."""
+        process = self._coordinator.process(container_id)
+        return None if process is None or process.place is None else process.place.host
 
 
 def views(
-    coordinator: Coordinator, page: Iterable[Route], added: Mapping[str, View], worker: ThreadPoolExecutor
+    coordinator: Coordinator,
+    inspector: Inspector | None,
+    added: Mapping[str, View],
+    routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """The application for readers: the `page`, this module's views, and the views `added` by path, rendered in threads
-    of `worker`."""
+    """The application for readers: this module's views, the views `added` by path, and further `routes`."""
+    page = _Page(coordinator, inspector)
+    own = {
+        "/": page.page,
+        "/status": page.status.endpoint,
+        "/events": page.events,
+        "/records": page.records,
+        **{path: Shared(_rendering(coordinator, view)).endpoint for path, view in added.items()},
+    }
+    return Starlette(routes=[*(Route(path, handler) for path, handler in own.items()), *routes])
 
-    def as_json(status: JobStatus) -> Rendered:
-        return Rendered(encode(status.to_json()), "application/json")
 
-    kept = {"/status": as_json, **added}
-    routes = [Route(path, Kept(coordinator.status, view, worker).__call__) for path, view in kept.items()]
+def _rendering(coordinator: Coordinator, view: View) -> Callable[[], Rendered]:
+    return lambda: view(coordinator.status())
 
-    async def metrics(request: Request) -> Response:
-        wanted = request.path_params["id"]
-        found = next((each for each in coordinator.status().everyone if each.id == wanted), None)
-        if found is None:
-            return PlainTextResponse("unknown container\n", 404)
-        return Response(encode(dict(found.metrics.items())), media_type="application/json")
 
-    return Starlette(routes=[*page, *routes, Route("/containers/{id}/metrics", metrics)])
+def _policy(html: str) -> str:
+    """The content security policy of a page: its own script and style, and requests to where it comes from."""
+    allowed = {tag: re.search(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL) for tag in ("script", "style")}
+    hashes = {
+        tag: base64.b64encode(hashlib.sha256(match[1].encode()).digest()).decode()
+        for tag, match in allowed.items()
+        if match is not None
+    }
+    own = "; ".join(f"{tag}-src 'sha256-{digest}'" for tag, digest in hashes.items())
+    return f"default-src 'none'; {own}; img-src data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'"

@@ -26,12 +26,11 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver
-from samzapy.queries.exchange import Exchange
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
 from samzapy.runner.driver import coordinator_of, watching
 from samzapy.runner.handover import OwnershipWatch
 from samzapy.runner.restarts import backoff_of
-from samzapy.runner.serving import coordinator_identity, records_of, serve
+from samzapy.runner.serving import coordinator_identity, serve
 from samzapy.runner.spark.application import SparkApplication
 from samzapy.runner.spark.attempt import SparkJob
 from samzapy.runner.spark.driver_address import coordinator_host
@@ -103,12 +102,7 @@ class SparkRunner(Runner):
             checked_master(config, len(model.containers), len(model.standbys), endless=prepared.endless)
             coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
             at = Addresses(host, config.spark.coordinator_port, config.page_port, identity, config.page_hosts)
-            service = serve(
-                coordinator,
-                records_of(prepared.config, coordinator, Exchange(coordinator.holder)),
-                token,
-                at,
-            )
+            service = serve(prepared.config, coordinator, token, at)
             services.callback(service.close)
             options.on_event(f"status page: {service.pinned_page}")
             options.on_page(service.pinned_page)

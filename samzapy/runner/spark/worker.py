@@ -24,6 +24,7 @@ import select
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import psutil
 from pyspark import TaskContext
@@ -34,9 +35,10 @@ from samzapy.container.errors.user_failures import one_line, user_failure, user_
 from samzapy.container.restart import build_container
 from samzapy.container.standby import standby_container
 from samzapy.container.supervision.log_files import container_logging
-from samzapy.container.supervision.watch import ContainerProcess
-from samzapy.coordinator.client import CoordinatorClient, HttpLease, HttpQuestions
-from samzapy.coordinator.wire import AttemptProcess, CoordinatorAddress, JobSpec, Place
+from samzapy.container.supervision.watch import ContainerProcess, ServePort
+from samzapy.coordinator.client import CoordinatorClient, HttpLease
+from samzapy.coordinator.web.port import PortSettings, container_port
+from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -52,9 +54,9 @@ from samzapy.errors import (
     TooFewFiles,
     UnknownStream,
 )
-from samzapy.job.lease import ContainerReport, Stall
+from samzapy.job.lease import ContainerReport, HttpAddress, Stall
 from samzapy.job.model import replica_of
-from samzapy.runner.base import TOKEN, scrape_tokens
+from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.daemon import preload
 from samzapy.runner.spark.user_code import TravellingCode
 from samzapy.version import VERSION, refusal
@@ -197,7 +199,7 @@ def run_task(version: str, work: bytes, container_ids: Iterable[str]) -> Iterato
 
 
 def run_containers(
-    coordinator: CoordinatorAddress, code: TravellingCode, container_ids: Iterable[str]
+    coordinator: HttpAddress, code: TravellingCode, container_ids: Iterable[str]
 ) -> Iterator[ContainerReport]:
     """Run the containers one after the other, and yield their last reports."""
     for container_id in container_ids:
@@ -206,7 +208,7 @@ def run_containers(
             yield report
 
 
-def attempt(coordinator: CoordinatorAddress, container_id: str, code: TravellingCode) -> ContainerReport | None:
+def attempt(coordinator: HttpAddress, container_id: str, code: TravellingCode) -> ContainerReport | None:
     """Register, take the user's code, build and run; returns None after a permanent failure. Raises AttemptFailed,
     RetriableError, TaskMigrated."""
     global _running  # noqa: PLW0603  # the question is about the process
@@ -224,14 +226,20 @@ def attempt(coordinator: CoordinatorAddress, container_id: str, code: Travelling
         lease, spec = client.register(container_id, this_process(_spark_task()))
         if lease.predecessor is not None:
             end_predecessor(lease.predecessor)
-        return _run(client, lease, spec, container_id, token, code)
+        serve_port = partial(container_port, PortSettings.facing(coordinator, token))
+        return _run(client, lease, spec, container_id, serve_port, code)
     finally:
         _running = False
         client.close()
 
 
 def _run(
-    client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_id: str, token: str, code: TravellingCode
+    client: CoordinatorClient,
+    lease: HttpLease,
+    spec: JobSpec,
+    container_id: str,
+    serve_port: ServePort,
+    code: TravellingCode,
 ) -> ContainerReport | None:
     try:
         # Only now, so that the coordinator gets the reason why it cannot be read.
@@ -240,10 +248,9 @@ def _run(
             os.chdir(spec.directory)
         config = load_job(spec.raw)
         model = spec.model.container(container_id)
-        questions = HttpQuestions(client, container_id, lambda: lease.epoch)
         if replica_of(container_id):
             with container_logging(config.supervision.log, config.job_name, container_id):
-                return standby_container(config, model, lease, on_lost=_leave, questions=questions).run()
+                return standby_container(config, model, lease, on_lost=_leave, serve_port=serve_port).run()
 
         def give_up(stall: Stall) -> None:
             """End the process: the user's code does not return, so nothing else ends the attempt."""
@@ -252,7 +259,7 @@ def _run(
             _leave(str(error))
 
         with container_logging(config.supervision.log, config.job_name, container_id) as lines:
-            process = ContainerProcess(lines, give_up, _leave, questions, scrape_tokens(config, token))
+            process = ContainerProcess(lines, give_up, _leave, serve_port)
             made = build_container(
                 config,
                 model,

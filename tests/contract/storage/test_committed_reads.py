@@ -1,7 +1,7 @@
 """What other threads see of an engine, and of a task's stores: committed entries, all of one commit, and never more."""
 
 import threading
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import pairwise
 
 import pytest
@@ -15,7 +15,6 @@ from samzapy.container.supervision.watch import ContainerProcess
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import TaskFailed
-from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.queries.questions import Question
 from samzapy.runner.prepare import prepare
 from samzapy.storage.kv import InMemoryStorageEngineFactory
@@ -67,21 +66,25 @@ def test_a_reader_beside_the_writer_never_sees_half_a_write(engine):
 
 
 class Asked:
-    """A running container whose stores are asked at fail points, by the thread that answers questions."""
+    """A running container whose stores are asked at fail points, as another thread may ask."""
 
     def __init__(self, job, **overrides):
         config = load_job(job.flat | {"job.query.enabled": "true"} | overrides)
         prepared = prepare(config, until_end=True)
         (model,) = prepared.model.containers
         coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
-        self.exchange = Exchange(coordinator.holder)
         lease = LocalLease(coordinator, "0")
-        process = ContainerProcess(questions=LocalQuestions(self.exchange, "0", lambda: lease.epoch))
+
+        def serve(*parts):
+            self._stores = parts[-1]
+            return nullcontext()
+
+        process = ContainerProcess(serve_port=serve)
         self.container = build_container(config, model, lease, ends=prepared.ends, process=process)
         self.seen = []
 
     def ask(self):
-        answer = self.exchange.ask("0", Question("counts", None, None, 1_000, NO_LIMIT)).result(30)
+        answer = self._stores.answer(Question("counts", None, None, 1_000, NO_LIMIT))
         assert answer.problem is None, answer
         return {entry.key.decode(): int(entry.value) for entry in answer.entries}, answer.as_of
 

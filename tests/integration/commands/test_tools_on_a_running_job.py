@@ -61,23 +61,29 @@ def test_the_page_of_a_running_job_looks_up_keys_and_messages_with_the_token_tha
     samzapy("topic", "write", "local.views", "--job", "job.properties", stdin='/a\t{"user": "<ann>"}\n/a\t{}\n')
     job = JobProcess(tmp_path, "job.properties", "--runner", "local")
 
-    def page(**question):
+    def asked(path, **question):
         found = re.search(r"status page: (\S+)/\?token=(\S+)", job.errors)
         if found is None:
-            return ""
+            return {}
         headers = {"authorization": f"Bearer {found[2]}"}
-        return urllib3.request("GET", f"{found[1]}/", fields=question, headers=headers).data.decode()
+        return urllib3.request("GET", f"{found[1]}{path}", fields=question, headers=headers).json()
+
+    def records(**question):
+        return asked("/records", **question).get("records")
 
     try:
-        until(lambda: "2 messages processed" in page(), lambda: f"{page()} {job.errors}")
-        until(lambda: '<pre tabindex="0">2</pre>' in page(store="counts", key="/a"), lambda: job.errors)
-        assert "There is no such record" in page(store="counts", key="/b")
-        message = page(stream="local.views", partition="0", offset="0")
-        assert "local.views[0]@0" in message
-        assert "&lt;ann&gt;" in message
-        assert "offset: local.views[0]" in page(stream="local.views", partition="0", offset="9")
-        assert "partition: expected a number from 0" in page(stream="local.views", partition="x", offset="0")
-        assert "the inputs are local.views" in page(stream="local.out", partition="0", offset="0")
+        until(lambda: asked("/status").get("processed") == 2, lambda: job.errors)
+        until(lambda: [each["value"] for each in records(store="counts", key="/a")] == ["2"], lambda: job.errors)
+        assert records(store="counts", key="/b") == []
+        (message,) = records(stream="local.views", partition="0", offset="0")
+        assert message["place"] == "local.views[0]@0"
+        assert "<ann>" in message["value"]
+        for wrong, reason in (
+            ({"stream": "local.views", "partition": "0", "offset": "9"}, "offset: local.views[0]"),
+            ({"stream": "local.views", "partition": "x", "offset": "0"}, "partition: expected a number from 0"),
+            ({"stream": "local.out", "partition": "0", "offset": "0"}, "the inputs are local.views"),
+        ):
+            assert reason in asked("/records", **wrong)["error"]
         job.terminate()
         assert job.wait() == 0, job.errors
     finally:

@@ -8,7 +8,6 @@ from rigs.ticking_clock import TickingClock
 from samzapy.admin.inspection import JobInspector
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.coordinator.page.inspector import Asked
 from samzapy.errors import RetriableError
 from samzapy.system.factories import system_factory
 
@@ -41,8 +40,8 @@ def transaction(config):
 
 
 def test_a_message_behind_an_open_transaction_is_given_up_and_found_after_its_end(config, transaction):
-    inspector, asked = JobInspector(config, TickingClock(10.0)), Asked(stream="m.in", partition="0", offset="0")
+    inspector, place = JobInspector(config, TickingClock(10.0)), ("m.in", "0", "0")
     with pytest.raises(RetriableError, match=r"m\.in: no record for 10 s: a transaction before it is still open"):
-        inspector.answer(asked)
+        inspector.message(*place)
     transaction.commit()
-    assert [(each.place, each.value) for each in inspector.answer(asked)] == [("m.in[0]@0", '"76"')]
+    assert [(each.place, each.value) for each in inspector.message(*place)] == [("m.in[0]@0", '"76"')]

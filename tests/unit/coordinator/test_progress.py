@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 from jobs.job_models import job_model
-from jobs.job_page import page_of
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Measured
@@ -97,17 +96,6 @@ def test_the_spec_survives_the_wire():
     assert read(Registration, registration(endless, "1", 7, 15.0)).spec == endless
 
 
-def test_the_page_escapes_what_came_from_outside():
-    job = coordinator()
-    lease = LocalLease(job, "0")
-    evil = "<script>alert(1)</script>"
-    lease.report(report(lease, phase=evil, positions={evil: 1}, restored={evil: (1, 0.1, evil)}))
-    job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", evil, 1))
-    page = page_of(job)
-    assert "<script>" not in page
-    assert page.count("&lt;script&gt;") > 4
-
-
 def test_counts_of_weakened_promises_are_added_up_over_containers_and_attempts():
     job = coordinator()
     first = LocalLease(job, "0")
@@ -130,16 +118,14 @@ def test_an_attempt_that_starts_again_in_place_keeps_its_sums():
     assert (status.processed, status.commits, status.counts) == (14, 4, {"errors.process.skipped": 5})
 
 
-def test_the_page_shows_what_weakens_the_guarantee_and_what_came_of_it():
+def test_the_status_has_what_weakens_the_guarantee_and_what_came_of_it():
     weaker = GuaranteeWarning("task.error.process.policy", "messages that fail are <lost>")
     job = Coordinator("counts", JobSpec(MODEL, {"job.name": "counts"}), 15.0, downgrades=(weaker,))
-    assert job.status().to_json()["downgrades"] == [{"key": weaker.key, "message": weaker.message, "durability": False}]
     lease = LocalLease(job, "0")
     lease.report(report(lease, metrics={"errors": {"process.skipped": 1_234}}))
-    page = page_of(job)
-    assert "<code>task.error.process.policy</code> messages that fail are &lt;lost&gt;" in page
-    assert "inputs skipped (process): 1,234" in page
-    assert "Counted" not in page_of(coordinator())
+    status = job.status().to_json()
+    assert status["downgrades"] == [{"key": weaker.key, "message": weaker.message, "durability": False}]
+    assert status["counts"] == {"errors.process.skipped": 1_234}
 
 
 def test_standbys_are_told_apart_from_the_containers_and_their_failures_are_not_the_jobs():

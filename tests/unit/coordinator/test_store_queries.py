@@ -1,8 +1,8 @@
-"""Stores over HTTP: from the address through the driver to containers and back. Engines are real, containers are
-threads."""
+"""Stores over HTTP: from a client through the driver to the ports of containers, and back. Engines are real."""
 
 import base64
 import json
+import socket
 from datetime import datetime, timezone
 from urllib.parse import quote, urlencode
 
@@ -11,23 +11,25 @@ import urllib3
 from jobs.query_job import QUERY_JOB, engine_with
 
 import samzapy
+from samzapy.admin.inspection import JobInspector
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
-from samzapy.coordinator.client import CONNECT_S, CoordinatorClient, HttpQuestions
+from samzapy.config.supervision import QueryConfig
+from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.service import Addresses, CoordinatorService
-from samzapy.coordinator.web import queries as queries_module
+from samzapy.coordinator.service import Addresses
+from samzapy.coordinator.web.port import PortSettings, container_port
+from samzapy.coordinator.web.queries import StoreQueries
 from samzapy.coordinator.web.tls import made_for
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import RetriableError, TaskMigrated
+from samzapy.errors import RetriableError
+from samzapy.job.lease import ContainerReport, HttpAddress
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
-from samzapy.queries.answering import Answering
 from samzapy.queries.committed import CommittedStores, PublishedStore
-from samzapy.queries.exchange import Exchange
-from samzapy.queries.questions import Problem, Question
-from samzapy.runner.serving import records_of
-from samzapy.verify.processes import until
+from samzapy.queries.questions import Question, StoreOwners
+from samzapy.queries.text import store_texts
+from samzapy.runner.serving import serve
 
 TOKEN = "correct-horse"
 TASKS = [TaskModel(f"Partition {n}", frozenset({SystemStreamPartition("m", "in", n)}), n) for n in range(4)]
@@ -46,43 +48,32 @@ FLAT = {
 
 
 class Container:
-    """An attempt of one container that answers over HTTP."""
+    """An attempt of one container with a port."""
 
     def __init__(self, scene, container_id, stores, end=None):
-        self.client = CoordinatorClient(scene.service.url, TOKEN, scene.service.address.fingerprint)
-        self.lease, _ = self.client.register(container_id)
+        address = scene.service.address
+        self.client = CoordinatorClient(address.url, TOKEN, address.fingerprint)
+        self.lease, spec = self.client.register(container_id)
         self.stores = CommittedStores()
         parts = (lambda: end,) if end is not None else ()
         self.stores.publish(
             {name: {p: PublishedStore(engine, *parts) for p, engine in by.items()} for name, by in stores.items()}
         )
-        self.source = HttpQuestions(self.client, container_id, lambda: self.lease.epoch)
-        self._thread = Answering(self.source, self.stores, Registry())
-        self._thread.__enter__()
-        desks = scene.exchange._desks
-
-        def asks():
-            desk = desks.get(container_id)
-            return desk is not None and desk.epoch == self.lease.epoch and desk.requests
-
-        until(asks, "it does not ask")
+        settings, model = PortSettings.facing(address, TOKEN), spec.model.container(container_id)
+        self._port = container_port(settings, scene.config, model, self.lease, Registry(), self.stores)
+        self._port.__enter__()
+        self.lease.report(ContainerReport(container_id, self.lease.epoch, "running"))
 
     def close(self):
-        self._thread.__exit__(None, None, None)
+        self._port.__exit__(None, None, None)
         self.client.close()
 
 
 class Scene:
     def __init__(self, flat, addresses=None):
-        config = load_job(flat)
+        self.config = load_job(flat)
         self.coordinator = Coordinator("j", JobSpec(MODEL, flat), 15.0)
-        self.exchange = Exchange(self.coordinator.holder)
-        self.service = CoordinatorService(
-            self.coordinator,
-            TOKEN,
-            addresses or Addresses(),
-            records=records_of(config, self.coordinator, self.exchange),
-        )
+        self.service = serve(self.config, self.coordinator, TOKEN, addresses or Addresses())
         self.containers = []
 
     def container(self, container_id, stores, end=None):
@@ -131,38 +122,36 @@ def scene():
     made.close()
 
 
-def page(scene, token=None, **asked):
-    headers = {"authorization": f"Bearer {token or scene.service.tokens.read}"}
+def records(scene, **asked):
     answer = urllib3.request(
-        "GET", f"{scene.service.url}/?{urlencode(asked)}", headers=headers, retries=False, timeout=30
+        "GET",
+        f"{scene.service.url}/records?{urlencode(asked)}",
+        headers={"authorization": f"Bearer {scene.service.tokens.read}"},
+        retries=False,
+        timeout=30,
     )
-    return answer.status, answer.data.decode()
+    return answer.json()
 
 
-def test_the_page_looks_a_key_up_in_the_containers_with_the_token_that_reads(scene):
-    status, html = page(scene, store="counts", key="d")
-    assert status == 200
-    assert "<h3>store counts, partition 3, as of changelog offset 6</h3>" in html
-    assert "{&#34;x&#34;:[1]}" in html
-    assert page(scene, "wrong", store="counts", key="d")[0] == 403
+def test_the_page_looks_a_key_up_in_the_containers(scene):
+    place = "store counts, partition 3, as of changelog offset 6"
+    assert records(scene, store="counts", key="d") == {"records": [{"place": place, "key": "d", "value": '{"x":[1]}'}]}
+    assert records(scene, store="counts", key="nothing") == {"records": []}
+    assert records(scene, store="numbers", key="3")["records"][0]["place"].startswith("store numbers, partition 0")
 
 
-def test_the_page_shows_a_key_of_several_tasks_once_for_each(scene):
-    _, html = page(scene, store="counts", key="both")
-    assert html.count('<article class="record">') == 2
-    assert "partition 0, as of changelog offset 17" in html
-    assert "partition 1, as of changelog offset 5" in html
-
-
-def test_the_page_takes_json_for_keys_that_are_no_text(scene):
-    assert "store numbers, partition 0" in page(scene, store="numbers", key="3")[1]
-    assert "expected JSON for the serde long" in page(scene, store="numbers", key="three")[1]
+def test_the_page_shows_a_key_of_several_tasks_once_per_task(scene):
+    places = [each["place"] for each in records(scene, store="counts", key="both")["records"]]
+    assert places == [
+        "store counts, partition 0, as of changelog offset 17",
+        "store counts, partition 1, as of changelog offset 5",
+    ]
 
 
 def test_the_page_says_what_it_cannot_show(scene, empty):
-    assert "There is no such record." in page(scene, store="counts", key="nothing")[1]
-    assert "the stores are counts, numbers" in page(scene, store="other", key="a")[1]
-    assert "starting or moving; ask again" in page(empty, store="counts", key="a")[1]
+    assert "expected JSON for the serde long" in records(scene, store="numbers", key="three")["error"]
+    assert "the stores are counts, numbers" in records(scene, store="other", key="a")["error"]
+    assert "starting or moving; ask again" in records(empty, store="counts", key="a")["error"]
 
 
 def test_a_key_is_found_wherever_it_is_with_the_offset_that_it_is_as_of(scene):
@@ -281,25 +270,11 @@ def test_a_path_without_a_plain_slash_before_the_key_is_refused_in_one_line(scen
     assert (status, "expected /stores/NAME/KEY" in str(body)) == (400, True)
 
 
-def test_a_question_that_cannot_be_packed_is_refused_and_does_not_cost_the_others(scene):
-    good, odd = Question("counts", None, None, 1, 100, (0,)), Question("counts", None, None, 10**30, 100, (0,))
-    refused, answered = scene.exchange.ask("0", odd), scene.exchange.ask("0", good)
-    assert refused.result(30).problem is Problem.REFUSED
-    assert answered.result(30).problem is None
-
-
 def test_stores_need_the_token_that_reads(scene):
     for path in ("/stores", "/stores/counts", "/stores/counts/a"):
         answer = urllib3.request("GET", scene.service.url + path, retries=False)
         assert answer.status == 403
     assert scene.get("/stores/counts/a", token=TOKEN)[0] == 200
-    body = urllib3.request(
-        "POST",
-        scene.service.url + "/containers/0/questions",
-        headers={"authorization": f"Bearer {scene.service.tokens.read}"},
-        retries=False,
-    )
-    assert body.status == 403
 
 
 def test_the_stores_are_listed_with_their_serdes(scene):
@@ -325,56 +300,57 @@ def test_an_owner_that_is_not_there_is_503_with_a_time_to_ask_again(empty):
 
 
 def test_a_successor_answers_and_the_attempt_before_it_does_not(empty):
-    old = empty.container("0", {"counts": {0: engine_with({b"a": b"1"}, 0), 2: engine_with({}, 2)}})
+    empty.container("0", {"counts": {0: engine_with({b"a": b"1"}, 0), 2: engine_with({}, 2)}})
     assert empty.get("/stores/counts/a", partition=0)[1]["value"] == 1
     register = CoordinatorClient(empty.service.url, TOKEN)
     register.register("0")
     assert empty.get("/stores/counts/a", partition=0)[0] == 503
-    with pytest.raises(TaskMigrated, match="a newer attempt runs this container"):
-        old.source.exchange([])
     register.close()
     empty.container("0", {"counts": {0: engine_with({b"a": b"2"}, 0), 2: engine_with({}, 2)}})
     assert empty.get("/stores/counts/a", partition=0)[1]["value"] == 2
 
 
 def test_a_container_that_does_not_answer_in_time_is_503(empty):
-    client = CoordinatorClient(empty.service.url, TOKEN)
-    lease, _ = client.register("0")
-    assert empty.exchange.take("0", lease.epoch) == []
-    status, found, _ = empty.get("/stores/counts/a", partition=0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        epoch = empty.coordinator.register("0")
+        port = HttpAddress(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        empty.coordinator.report(ContainerReport("0", epoch, "running", port=port))
+        status, found, _ = empty.get("/stores/counts/a", partition=0)
     assert (status, found["error"]) == (
         503,
         "store 'counts': container 0 has not answered for 0.3 s (job.query.timeout.ms); ask again",
     )
-    client.close()
+    status, found, _ = empty.get("/stores/counts/a", partition=0)
+    assert (status, "container 0 does not answer" in found["error"]) == (503, True)
 
 
-def test_a_container_whose_connection_ends_is_moving_at_once(empty):
-    client = CoordinatorClient(empty.service.url, TOKEN)
-    lease, _ = client.register("0")
-    source = HttpQuestions(client, "0", lambda: lease.epoch)
-    pool = urllib3.HTTPConnectionPool("127.0.0.1", int(empty.service.url.rpartition(":")[2]), retries=False)
-    with pytest.raises(urllib3.exceptions.ReadTimeoutError):
-        pool.urlopen(
-            "POST",
-            "/containers/0/questions",
-            body=b"\x92" + (b"\xcf" + lease.epoch.to_bytes(8, "big")) + b"\x90",
-            headers={"authorization": f"Bearer {TOKEN}", "host": empty.service.url.removeprefix("http://")},
-            timeout=0.2,
-        )
-    until(lambda: "0" not in empty.exchange._desks, "the container has not left")
+def test_the_containers_of_a_job_that_another_run_has_taken_are_not_asked(empty):
+    empty.container("0", {"counts": {0: engine_with({b"a": b"1"}, 0), 2: engine_with({}, 2)}})
+    empty.coordinator.abandon("taken over")
     assert empty.get("/stores/counts/a", partition=0)[0] == 503
-    del source
-    client.close()
 
 
-def test_a_container_waits_for_questions_longer_than_for_a_connection(empty, monkeypatch):
-    monkeypatch.setattr(queries_module, "WAIT_S", CONNECT_S + 0.5)
-    client = CoordinatorClient(empty.service.url, TOKEN)
-    lease, _ = client.register("0")
-    assert HttpQuestions(client, "0", lambda: lease.epoch).exchange([]) == []
-    assert "0" in empty.exchange._desks, "it has not left"
-    client.close()
+def test_a_page_of_many_containers_is_not_a_page_of_each():
+    keys = [b"%04d" % number for number in range(800)]
+    texts = store_texts(load_job(FLAT))
+    stores = []
+    for number in range(40):
+        stores.append(CommittedStores())
+        stores[-1].publish({"counts": {number: PublishedStore(engine_with(dict.fromkeys(keys[number::40], b"1")))}})
+    tasks = [TaskModel(str(number), frozenset(), number) for number in range(40)]
+    owners = StoreOwners(JobModel(tuple(ContainerModel(task.name, (task,)) for task in tasks)))
+    sent = []
+
+    def ask(container, question):
+        answer = stores[int(container)].answer(question)
+        sent.append(len(answer.entries))
+        return answer
+
+    queries = StoreQueries(ask, owners, texts, QueryConfig(most=20), JobInspector(load_job(FLAT)))
+    question = Question("counts", None, None, 20, 1_000_000)
+    answer = queries._answer(question, owners.of_all())
+    assert [each.key for each in answer.entries] == keys[:20]
+    assert sum(sent) < 400, "the first containers send a page each, the others what has room in it"
 
 
 def test_a_standby_answers_for_an_owner_that_moves_if_it_is_asked_to(empty):
@@ -407,29 +383,6 @@ def test_a_job_without_queries_says_how_to_turn_them_on():
             )
     finally:
         made.close()
-
-
-@pytest.mark.parametrize(("path", "body", "status"), [
-    ("/containers/0/questions", b"no", 400),
-    ("/containers/9/questions", b"\x92\x01\x90", 404),
-])  # fmt: skip
-def test_a_container_that_asks_wrongly_is_refused(empty, path, body, status):
-    answer = urllib3.request(
-        "POST",
-        empty.service.url + path,
-        body=body,
-        headers={"authorization": f"Bearer {TOKEN}"},
-        retries=False,
-    )
-    assert answer.status == status
-
-
-def test_a_coordinator_that_answers_something_else_is_asked_again(empty, monkeypatch):
-    client = CoordinatorClient(empty.service.url, TOKEN)
-    monkeypatch.setattr(client, "questions", lambda *_: b"<html>")
-    with pytest.raises(RetriableError, match="sent an unreadable answer to /containers/0/questions"):
-        HttpQuestions(client, "0", lambda: 1).exchange([])
-    client.close()
 
 
 def test_keyed_stores_are_asked_of_one_task(empty):

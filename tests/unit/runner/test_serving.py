@@ -5,13 +5,14 @@ import re
 import pytest
 import urllib3
 from jobs.job_models import job_model
+from jobs.query_job import QUERY_JOB
 
 from samzapy.clock import Measured
+from samzapy.config.loader import load_job
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.job_series import job_series
 from samzapy.coordinator.service import Addresses
 from samzapy.coordinator.status import ContainerStatus
-from samzapy.coordinator.web.queries import Records
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import NO_FACTS, ContainerReport, Facts, PartitionLag
 from samzapy.metrics.series import as_text
@@ -27,7 +28,7 @@ def coordinator():
 
 @pytest.fixture
 def service(coordinator):
-    running = serve(coordinator, Records(), "token", Addresses(page_port=0))
+    running = serve(load_job(QUERY_JOB), coordinator, "token", Addresses(page_port=0))
     yield running
     running.close()
 

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import StoreDiskFailed, Unreachable
 from samzapy.job.lease import ContainerReport
-from samzapy.queries.exchange import Exchange, LocalQuestions
 from samzapy.queries.questions import Problem, Question
 from samzapy.runner.prepare import prepare, preparing
 from samzapy.testing import ManualClock
@@ -32,15 +32,17 @@ class Standby:
         model = prepare(config).model
         self.coordinator = Coordinator(config.name, JobSpec(model, config.raw), 60.0)
         lease = LocalLease(self.coordinator, "0-1")
-        self.exchange = Exchange(self.coordinator.holder)
-        questions = LocalQuestions(self.exchange, "0-1", lambda: lease.epoch)
         self.container = standby_container(
-            config, model.container("0-1"), lease, look_s=0.05, questions=questions, clock=clock
+            config, model.container("0-1"), lease, look_s=0.05, serve_port=self._serve, clock=clock
         )
         self.report: ContainerReport | None = None
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    def _serve(self, *parts):
+        self.stores = parts[-1]
+        return nullcontext()
 
     def caught_up(self, records):
         """Wait until it has read, and written, so many changelog records in all."""
@@ -304,12 +306,12 @@ def test_a_standby_shows_its_copies_to_those_who_ask_and_says_how_far_it_is_behi
     standby = Standby(job, **{"job.query.enabled": "true"})
     standby.caught_up(50)
     question = Question("counts", None, None, 1_000, 2**20)
-    answer = standby.exchange.ask("0-1", question).result(DEADLINE_S)
+    answer = standby.stores.answer(question)
     assert {entry.key.decode(): int(entry.value) for entry in answer.entries} == {f"k{n}": 8 for n in range(50)}
     assert answer.as_of.keys() == {0, 1}
     assert 0 <= answer.lag <= 2, "the ends of transactions are offsets, too"
     standby.stop()
-    assert standby.exchange.ask("0-1", question).result(0).problem is Problem.MOVING
+    assert standby.stores.answer(question).problem is Problem.MOVING
 
 
 def test_a_standby_whose_look_hangs_has_a_stale_lag(job, monkeypatch):

@@ -1,0 +1,123 @@
+"""The HTTP port of a container: the series of its tasks and stores, and questions about its stores.
+
+GET /metrics      the series, as Prometheus text
+GET /snapshot     the metrics as JSON, by group and name
+POST /questions   a packed Question: the Answer, from committed entries; for the driver
+
+A request needs a token of the run, as at the driver. The port has TLS if the driver has it, with a certificate of its
+own. The container reports address and fingerprint to the driver, which passes readers' requests on
+(`samzapy.coordinator.web.queries`).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from samzapy.config.job import JobConfig
+from samzapy.coordinator.web.access import Guard, Tokens
+from samzapy.coordinator.web.server import HttpServer, listening
+from samzapy.coordinator.web.tls import made_for
+from samzapy.job.lease import ContainerLease, HttpAddress
+from samzapy.job.model import ContainerModel, replica_of
+from samzapy.metrics import Registry
+from samzapy.metrics.series import CONTENT_TYPE, as_text, container_series, is_at_container
+from samzapy.queries.committed import CommittedStores
+from samzapy.strict_json import encode
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PortSettings:
+    """How a container serves its port: at the address `host`, with TLS if `secure`, for readers with a token that
+    derives from `token`, the one that acts."""
+
+    host: str
+    token: str = field(repr=False)
+    secure: bool = False
+
+    @classmethod
+    def facing(cls, driver: HttpAddress, token: str) -> PortSettings:
+        """At this machine's address on the way to the driver: loopback, if the driver is there."""
+        parts = urlsplit(driver.url)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+            # Sends nothing.
+            way.connect((parts.hostname, parts.port))
+            return cls(way.getsockname()[0], token, driver.fingerprint is not None)
+
+
+@contextmanager
+def container_port(
+    settings: PortSettings,
+    config: JobConfig,
+    model: ContainerModel,
+    lease: ContainerLease,
+    metrics: Registry,
+    stores: CommittedStores,
+) -> Iterator[None]:
+    """Serve the port during the context; the reports of `lease` name its address.
+
+    If the container's port of `metrics.prometheus.port` is taken, another one is served. If none can be, a warning is
+    logged: a port never ends a job.
+    """
+    prometheus, host = config.prometheus, config.prometheus.host or settings.host
+    port = prometheus.port + int(model.id) if prometheus.port and not replica_of(model.id) else 0
+    opened = _opened(host, port) or (_opened(host, 0) if port else None)
+    if opened is None:
+        yield
+        return
+    tasks = frozenset(task.name for task in model.tasks)
+
+    def series() -> bytes:
+        return as_text(container_series(config.job_name, model.id, tasks, metrics, is_at_container))
+
+    views = [_view("/metrics", series, CONTENT_TYPE), _view("/snapshot", lambda: encode(metrics.snapshot()), _JSON)]
+    calls = [Route("/questions", stores.endpoint, methods=["POST"])] if config.supervision.query.enabled else []
+    guard = Guard(
+        Starlette(routes=calls),
+        Starlette(routes=views),
+        Tokens(settings.token),
+        open_to_all=["/metrics"] if prometheus.open_to_all else [],
+    )
+    identity = made_for(settings.host, datetime.now(timezone.utc)) if settings.secure else None
+    # Asked for first: a server closes its socket.
+    reached, number = settings.host if host == _ANY else host, opened.getsockname()[1]
+    scheme, fingerprint = ("http", None) if identity is None else ("https", identity.fingerprint)
+    server = HttpServer(guard, {opened: identity}, "container")
+    lease.port = HttpAddress(f"{scheme}://{reached}:{number}", fingerprint)
+    logger.info("Metrics are served on %s/metrics", lease.port.url)
+    try:
+        yield
+    finally:
+        lease.port = None
+        server.close()
+
+
+_JSON = "application/json"
+_ANY = "0.0.0.0"  # noqa: S104  # compared with what the job file says
+
+
+def _opened(host: str, port: int) -> socket.socket | None:
+    try:
+        return listening(host, port)
+    except (OSError, OverflowError) as cause:
+        logger.warning("metrics.prometheus.port: a container cannot listen on %s:%d (%s)", host, port, cause)
+        return None
+
+
+def _view(path: str, render: Callable[[], bytes], media_type: str) -> Route:
+    def endpoint(_: Request) -> Response:
+        return Response(render(), media_type=media_type)
+
+    return Route(path, endpoint)

@@ -1,0 +1,92 @@
+"""What readers get: the page, the status with what the page adds, events, records, and the views of the runner."""
+
+import base64
+import hashlib
+import json
+import re
+
+import pytest
+import urllib3
+from jobs.job_models import job_model
+from jobs.job_status import container, failed_job, job
+from jobs.served_page import OneKey, Shown, served_page
+
+from samzapy.coordinator.web import views as views_module
+from samzapy.coordinator.web.views import Rendered, Shared
+from samzapy.coordinator.wire import JobSpec
+
+
+@pytest.fixture(scope="module")
+def url():
+    with served_page(Shown(failed_job(), JobSpec(job_model(), {}))) as address:
+        yield address
+
+
+def got(url, path=""):
+    return urllib3.request("GET", url + path, retries=False, timeout=60)
+
+
+def test_the_page_loads_nothing_and_allows_only_its_own_script_and_style(url):
+    answer = got(url)
+    page, policy = answer.data.decode(), answer.headers["content-security-policy"]
+    assert re.findall(r"(?:src|href)=\"([^#d][^\"]*)", page) == []
+    assert "//" not in re.sub(r"http(:|%3A)//www\.w3\.org|// ", "", page)
+    for tag in ("script", "style"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'; ")
+    assert "innerHTML" not in page
+
+
+def test_a_status_has_what_the_page_adds(url):
+    status = json.loads(got(url, "status").data)
+    assert status["containers"][0]["stalled"]["reason"] == "broker unreachable"
+    extras = status["page"]
+    assert (extras["stores"], extras["streams"]) == (["counts"], ["kafka.in"])
+    assert extras["tasks"] == {"m.in[0]": "Partition 0"}
+    assert extras["counts"]["errors.process.skipped"] == "inputs skipped (process)"
+
+
+def test_events_are_the_status_again_and_again(url, monkeypatch):
+    monkeypatch.setattr(views_module, "PACE_S", 0.01)
+    events = urllib3.request("GET", f"{url}events", preload_content=False, timeout=60)
+    read = iter(events)
+    lines = [line for line in (next(read) for _ in range(4)) if line.strip()]
+    assert len(lines) >= 2
+    assert all(json.loads(line.removeprefix(b"data: "))["job"] == "page-views" for line in lines)
+    events.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("store=counts&key=ann", [{"place": "store counts, partition 0", "key": "ann", "value": '{"views": 3}'}]),
+        ("store=counts&key=%00%ff", []),
+        ("stream=kafka.in&partition=3&offset=17", [{"place": "kafka.in[3]@17", "key": "k", "value": '"v"'}]),
+        ("", []),
+    ],
+)
+def test_records_are_looked_up(url, asked, answer):
+    assert got(url, f"records?{asked}").json() == {"records": answer}
+
+
+def test_a_question_that_cannot_be_answered_says_why(url):
+    answer = got(url, "records?store=counts&key=wrong")
+    assert (answer.status, answer.json()) == (400, {"error": "key: expected <right>, got 'wrong'"})
+
+
+def test_readers_share_a_rendering_while_it_is_fresh(monkeypatch):
+    now = iter([0.0, 1.0, 20.9, 21.1, 21.1])
+    monkeypatch.setattr(views_module.time, "monotonic", lambda: next(now))
+    made = iter([b"1", b"2"])
+    view = Shared(lambda: Rendered(next(made), "text/plain"))
+    assert [view().body for _ in range(3)] == [b"1", b"1", b"2"]
+
+
+def test_a_job_without_stores_and_streams_has_no_forms():
+    class Nothing(OneKey):
+        stores = streams = ()
+
+    with served_page(Shown(job(container(0)), JobSpec(job_model(), {})), Nothing()) as url:
+        assert got(url, "status").json()["page"]["stores"] == []
