@@ -13,13 +13,12 @@ from string import Formatter
 from typing import Any, NamedTuple
 
 from samzapy.api.system import SystemSettings
-from samzapy.config.job import JobClockConfig, JobConfig, PlacementConfig
+from samzapy.config.job import JobClockConfig, JobConfig, PlacementConfig, SparkConfig, TlsConfig
 from samzapy.config.reading.classes import ENGINES, SYSTEMS
 from samzapy.config.reading.keys import Key, keys_of, split_list, texts_of
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
 from samzapy.config.samza_keys import is_refusable, no_effect, refused, removed
-from samzapy.config.spark import SparkConfig, TlsConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.engines import ENGINE_SECTIONS, is_of_another_engine
 from samzapy.config.stores.store import STORE_SECTIONS

@@ -1,4 +1,4 @@
-"""Loads a job file: read, override, resolve references, replace retired keys, parse, check, and report all problems at
+"""Loads a job file: read, override, resolve references, parse, check, and report all problems at
 once."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
-from samzapy.config.job import JobConfig, PlacementConfig, logged_base_dir, parse_job_clock, timers_store
+from samzapy.config.job import JobConfig, PlacementConfig, logged_base_dir, parse_job_clock, parse_spark, timers_store
 from samzapy.config.known_keys import check_keys
 from samzapy.config.own_streams import check_changelogs
 from samzapy.config.reading import properties
@@ -18,8 +18,6 @@ from samzapy.config.reading.classes import SYSTEMS
 from samzapy.config.reading.properties import References
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
-from samzapy.config.samza_keys import with_todays_names
-from samzapy.config.spark import parse_spark
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import check_sourced, parse_source
 from samzapy.config.stores.store import parse_stores
@@ -64,11 +62,10 @@ def load_job(
     variables = os.environ if environ is None else environ
     read = _read(source, overrides or {}, variables, strict=strict)
     references = References(read.values, variables)
-    renamed = with_todays_names(references.values, references.secret)
-    texts = with_schema_files(renamed.values, read.values)
-    reader = Reader(texts.values, renamed.secret, references.broken)
+    texts = with_schema_files(references.values, read.values)
+    reader = Reader(texts.values, references.secret, references.broken)
     reader.problems += [*read.problems, *references.problems, *texts.problems]
-    reader.warnings += [*read.warnings, *renamed.warnings]
+    reader.warnings += read.warnings
     config = _parse(reader, texts.raw, variables)
     check_changelogs(reader, config)
     check_keys(reader, config, strict=strict)

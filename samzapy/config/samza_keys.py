@@ -2,16 +2,13 @@
 
 1. A key without effect is a warning, so a Samza job file can be used unchanged.
 2. A refused key would change what a job does: a problem, unless its value is neutral.
-3. A removed key of samzapy is a problem that says what to do instead.
-4. A retired name is replaced by the present one, with a warning.
+3. A removed key, of samzapy or of Samza before 0.8, is a problem that says what to do instead.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
-from typing import NamedTuple
+from collections.abc import Mapping
 
 _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"app\.(class|runner\.class|mode|run\.id)", "a job is its task.class; `samzapy run` is the runner"),
@@ -71,7 +68,7 @@ _REFUSED: tuple[tuple[str, str], ...] = (
         "not supported: name the stream's partitions in task.broadcast.inputs",
     ),
 )
-#: The keys of earlier versions that are gone, each with what to do instead. `*` stands for any part.
+#: The keys of earlier versions that are gone, each with what to do instead. `*` stands for one part.
 REMOVED: Mapping[str, str] = {
     "serializers.registry.*.cache.dir": "leave it out; schemas are kept in memory, and a start asks the registry",
     "job.spark.class.archive": "leave it out; from Java 19 on a JVM keeps such an archive by itself, with "
@@ -90,6 +87,13 @@ REMOVED: Mapping[str, str] = {
     "state.checkpoint.system": "the states are next to the positions: task.checkpoint.system",
     "state.checkpoint.replication.factor": "the topic has as many copies as that of the positions: "
     "task.checkpoint.replication.factor",
+    "stores.*.batch.size": "use write.batch.size",
+    "stores.*.serde": "use key.serde and msg.serde",
+    "stores.*.system": "name the system in the changelog: SYSTEM.STREAM",
+    "stores.*.leveldb.block.cache.size": "use container.cache.size.bytes, for all tasks of a container together",
+    "stores.*.leveldb.write.buffer.size": "use container.write.buffer.size.bytes, for all tasks of a container together",
+    "stores.*.leveldb.block.size": "use rocksdb.block.size.bytes",
+    "stores.*.leveldb.compress": "use rocksdb.compression",
     "stores.*.backup.commits": "use backup.interval.ms",
     "stores.*.backup.kept": "the last 2 snapshots are kept",
 }
@@ -123,8 +127,12 @@ def refused(key: str, value: str) -> str | None:
 
 def removed(key: str) -> str | None:
     """What to do without this key of an earlier version; None for any other key."""
-    found = next((advice for name, advice in REMOVED.items() if fnmatchcase(key, name)), None)
-    return found and f"no key any more: {found}"
+    shape = key.split(".")
+    for name, advice in REMOVED.items():
+        parts = name.split(".")
+        if len(parts) == len(shape) and all(part in {"*", own} for part, own in zip(parts, shape, strict=True)):
+            return f"no key any more: {advice}"
+    return None
 
 
 def is_refusable(key: str) -> bool:
@@ -145,86 +153,3 @@ def _readable(regex: str) -> str:
     for part, text in _READABLE:
         regex = regex.replace(part, text)
     return regex.replace("..*", ".*")
-
-
-_STORES = "stores."
-_FIRST_ENGINES = frozenset({"KeyValueStorageEngineFactory", "LevelDbKeyValueStorageEngineFactory"})
-
-
-def _as_it_is(value: str) -> str:
-    return value
-
-
-def _compression(value: str) -> str:
-    return {"true": "snappy", "false": "none"}.get(value.strip().lower(), value)
-
-
-#: Retired name below `stores.NAME.` -> the present names, and the translation of the value.
-_RENAMED: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
-    "batch.size": (("write.batch.size",), _as_it_is),
-    "serde": (("key.serde", "msg.serde"), _as_it_is),
-    "leveldb.block.cache.size": (("container.cache.size.bytes",), _as_it_is),
-    "leveldb.write.buffer.size": (("container.write.buffer.size.bytes",), _as_it_is),
-    "leveldb.block.size": (("rocksdb.block.size.bytes",), _as_it_is),
-    "leveldb.compress": (("rocksdb.compression",), _compression),
-}
-
-
-class Renamed(NamedTuple):
-    """The values under the present names, a warning for each replaced name, and the keys with secret values."""
-
-    values: dict[str, str]
-    warnings: list[str]
-    secret: frozenset[str]
-
-
-def with_todays_names(values: Mapping[str, str], secret: frozenset[str] = frozenset()) -> Renamed:
-    """Replace retired names. `secret` are the keys with secret values.
-
-    LevelDB's memory was per store, RocksDB's is shared by the tasks of a container; the warning says so.
-    """
-    found = dict(values)
-    warnings: list[str] = []
-    hidden = set(secret)
-    for key in values:
-        store, leaf = _split(key, values)
-        if leaf in _RENAMED:
-            names, translate = _RENAMED[leaf]
-            for name in names:
-                found.setdefault(f"{store}.{name}", translate(values[key]))
-                hidden |= {f"{store}.{name}"} if key in secret else set()
-            del found[key]
-            now = " and ".join(f"{store}.{name}" for name in names)
-            shared = ", for all tasks of a container together" if names[0].startswith("container.") else ""
-            warnings.append(f"{key}: retired, use {now} instead{shared}")
-        elif leaf == "system":
-            del found[key]
-            hidden |= {f"{store}.changelog"} if key in secret else set()
-            warnings.append(f"{key}: {_into_changelog(found, store, values[key])}")
-        elif leaf == "factory" and _is_first_engine(values[key]):
-            found[key] = "rocksdb"
-            warnings.append(f"{key}: LevelDB is not supported, rocksdb keeps the store instead")
-    return Renamed(found, warnings, frozenset(hidden))
-
-
-def _split(key: str, values: Mapping[str, str]) -> tuple[str, str]:
-    """`stores.NAME` and the rest, for a store that has a factory; two empty texts otherwise."""
-    if key.startswith(_STORES):
-        for leaf in (*_RENAMED, "system", "factory"):
-            store = key.removesuffix(f".{leaf}")
-            if store != key and f"{store}.factory" in values:
-                return store, leaf
-    return "", ""
-
-
-def _into_changelog(found: dict[str, str], store: str, system: str) -> str:
-    changelog = found.get(f"{store}.changelog", "").strip()
-    if changelog and "." not in changelog:
-        found[f"{store}.changelog"] = f"{system}.{changelog}"
-        return f"retired, use {store}.changelog={system}.{changelog} instead"
-    return f"has no effect: {store}.changelog {'names the system already' if changelog else 'is not set'}"
-
-
-def _is_first_engine(value: str) -> bool:
-    java = value.strip().startswith(("samza.", "org.apache.samza."))
-    return java and value.strip().rpartition(".")[2] in _FIRST_ENGINES

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from samzapy.clock import Clock
-from samzapy.config.spark import SparkConfig
+from samzapy.config.job import SparkConfig
 from samzapy.errors import (
     JobFailed,
     JobTakenOver,

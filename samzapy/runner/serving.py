@@ -16,8 +16,7 @@ from pathlib import Path
 
 from samzapy.admin.inspection import JobInspector
 from samzapy.clock import Clock
-from samzapy.config.job import JobConfig
-from samzapy.config.spark import TlsConfig
+from samzapy.config.job import JobConfig, TlsConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.job_series import job_series
 from samzapy.coordinator.service import Addresses, CoordinatorService

@@ -248,7 +248,7 @@ def stream_settings(
     """The settings that the system `system` gets for its streams, by their name on it."""
     id_of = {stream: stream_id for stream_id, stream in ids.items()}
     settings = {}
-    for stream in {*streams, *ids.values()}:
+    for stream in dict.fromkeys((*streams, *ids.values())):
         if stream.system == system:
             prefix = _prefix(stream, id_of.get(stream))
             settings[stream.stream] = StreamSettings(prefix, _topic_settings(reader, prefix))

@@ -18,8 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from samzapy.config.job import JobConfig
-from samzapy.config.spark import SparkConfig
+from samzapy.config.job import JobConfig, SparkConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import installed_spark
 from samzapy.runner.spark.master import DRIVER_HOST, DYNAMIC, TASK_CPUS, YARN, Master, default_settings

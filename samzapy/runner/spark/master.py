@@ -21,9 +21,8 @@ from pathlib import Path
 import javaproperties
 
 from samzapy.api.system import SystemSettings
-from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig
+from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig, TlsConfig
 from samzapy.config.reading.secrets import MASK, Masked, is_secret, literal_secrets
-from samzapy.config.spark import TlsConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.system.factories import system_factory
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from samzapy.api.stream import SystemStream
+from samzapy.config.job import TlsConfig
 from samzapy.config.loader import load_job
-from samzapy.config.spark import TlsConfig
 from samzapy.config.supervision import ReporterConfig
 
 

@@ -11,9 +11,8 @@ from jobs.job_models import job_model
 from rigs.raw_connections import connect, is_closed
 
 from samzapy.admin.queries import status_of
-from samzapy.config.job import JobConfig
+from samzapy.config.job import JobConfig, TlsConfig
 from samzapy.config.loader import load_job
-from samzapy.config.spark import TlsConfig
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator

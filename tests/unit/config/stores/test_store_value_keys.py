@@ -1,17 +1,9 @@
-"""Keys about values, changelogs of expiring stores, the access log, and the names keys once had."""
+"""Keys about values, changelogs of expiring stores and the access log."""
 
 import pytest
 
 from samzapy.config.stores.store import LargeValues
 from samzapy.storage.changelog.topic import changelog_spec
-
-ONCE = {
-    "batch.size": "200",
-    "leveldb.block.cache.size": "1048576",
-    "leveldb.write.buffer.size": "131072",
-    "leveldb.block.size": "8192",
-    "leveldb.compress": "false",
-}
 
 
 @pytest.mark.parametrize(
@@ -73,45 +65,6 @@ def test_the_access_log_needs_a_changelog(store, load):
     assert store({"changelog": "kafka.log"}).access_log_percent is None
     assert store({"changelog": "kafka.log", "accesslog.enabled": "true"}).access_log_percent == 50
     assert store({"accesslog.enabled": "true"}).access_log_percent is None
-
-
-def test_the_names_of_leveldbs_time_mean_rocksdbs(load):
-    config = load(
-        {
-            "stores.s.factory": "samza.storage.kv.KeyValueStorageEngineFactory",
-            "stores.s.serde": "string",
-            "stores.s.system": "kafka",
-            "stores.s.changelog": "log",
-            **{f"stores.s.{key}": value for key, value in ONCE.items()},
-        },
-        strict=True,
-    )
-    found = config.stores["s"]
-    assert found.factory == "samzapy.storage.rocksdb:RocksDbStorageEngineFactory"
-    assert (found.key_serde, found.msg_serde, str(found.changelog)) == ("string", "string", "kafka.log")
-    assert found.write_batch_size == 200
-    assert found.properties == {
-        "container.cache.size.bytes": "1048576",
-        "container.write.buffer.size.bytes": "131072",
-        "rocksdb.block.size.bytes": "8192",
-        "rocksdb.compression": "none",
-    }
-    assert len(config.warnings) == 8
-    assert "stores.s.batch.size: retired, use stores.s.write.batch.size instead" in config.warnings
-
-
-def test_a_bad_value_is_reported_under_todays_name(store_problems):
-    assert store_problems({"batch.size": "many"}) == [
-        "stores.s.write.batch.size: expected an integer from 1 to 2147483647, got 'many'"
-    ]
-
-
-def test_a_secret_stays_one_under_todays_name(problems):
-    secret = {"SIZE_PASSWORD": "hunter2hunter2"}
-    store = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
-    (problem,) = problems({**store, "stores.s.batch.size": "${env:SIZE_PASSWORD}"}, secret)
-    assert problem.startswith("stores.s.write.batch.size: expected an integer from 1")
-    assert "hunter2" not in problem
 
 
 def test_a_changelog_over_a_store_that_forgets_warns(load):
