@@ -110,6 +110,7 @@ def _read(
 
 
 def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -> JobConfig:
+    reader.value(JobConfig, "name")  # its problem comes first
     systems = parse_systems(reader)
     default_system = _system(reader, "default_system", "job.default.system", systems)
     changelog_system = _system(reader, "changelog_system", "job.changelog.system", systems) or default_system

@@ -27,10 +27,10 @@ def test_a_job_is_the_same_after_travelling(load):
 
 def test_all_problems_come_together(problems):
     found = problems({"job.name": None, "task.class": None, "task.inputs": None, "task.window.ms": "soon"})
-    assert sorted(found) == [
+    assert found == [
         "job.name: required, e.g. page-views",
-        "task.class: required, e.g. my.module:MyTask",
         "task.inputs: required, e.g. kafka.page-views",
+        "task.class: required, e.g. my.module:MyTask",
         "task.window.ms: expected an integer, got 'soon'",
     ]
 
