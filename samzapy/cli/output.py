@@ -54,14 +54,15 @@ def discard(stream: HasFileno) -> None:
 
 
 def status_console() -> Console:
-    """A console on standard error that outlives its reader: once a pipe is closed, or a terminal is gone, it shows nothing, and
-    whatever else is written there is dropped as well."""
+    """A console on standard error that outlives its reader: once a pipe is closed, or a terminal is gone, it shows
+    nothing, and whatever else is written there is dropped as well."""
     return Console(file=cast("TextIO", _Lasting(sys.stderr)), stderr=True)
 
 
 @final
 class _Lasting:
-    """Standard error at the time of construction. A write that fails says nothing about the job, so it raises nothing."""
+    """Standard error at the time of construction. A write that fails says nothing about the job, so it raises
+    nothing."""
 
     def __init__(self, stream: TextIO | None) -> None:
         """`stream` is None in a process without standard error."""
@@ -109,8 +110,8 @@ def line_on(console: Console, line: str) -> None:
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """Plain values as JSON for other programs, in ASCII. JSON has no NaN and no infinities, so they become null; a number of a
-    library becomes a plain one."""
+    """Plain values as JSON for other programs, in ASCII. JSON has no NaN and no infinities, so they become null; a
+    number of a library becomes a plain one."""
     return json.dumps(_finite(value), indent=indent, allow_nan=False)
 
 

@@ -1,5 +1,5 @@
-"""Shows the progress of a run on standard error: as bars on a terminal and in a notebook with ipywidgets, as a line for each
-phase elsewhere; and the log, above the bars."""
+"""Shows the progress of a run on standard error: as bars on a terminal and in a notebook with ipywidgets, as a line for
+each phase elsewhere; and the log, above the bars."""
 
 from __future__ import annotations
 

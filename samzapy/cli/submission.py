@@ -100,7 +100,8 @@ class RunningJob:
         self._stop.ask()
 
     def wait(self, timeout_s: float | None = None) -> JobOutcome:
-        """Wait until the job has ended; returns its outcome. `timeout_s`: seconds at most, None for as long as it takes.
+        """Wait until the job has ended; returns its outcome. `timeout_s`: seconds at most, None for as long as it
+        takes.
 
         Raises the error that ended the job (JobFailed, TaskFailed, ConfigError, EnvironmentFailure, ...), TimeoutError.
         """
@@ -255,7 +256,8 @@ def _stopped_by_sigterm(running: RunningJob) -> Iterator[None]:
 
 
 def _folder_of_program() -> Path:
-    """The folder of the script that runs, or, in a notebook, the present one: a job of pairs imports its modules from there."""
+    """The folder of the script that runs, or, in a notebook, the present one: a job of pairs imports its modules from
+    there."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     return Path(script).absolute().parent if script else Path.cwd()
 

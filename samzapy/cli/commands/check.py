@@ -73,8 +73,8 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
 
 
 def _find_inputs(config: JobConfig) -> FoundInputs | None:
-    """The streams that patterns match now. None for a job without patterns, for one that would wait for its first input, and, with
-    a warning, if a system does not answer."""
+    """The streams that patterns match now. None for a job without patterns, for one that would wait for its first
+    input, and, with a warning, if a system does not answer."""
     from samzapy.admin.job_check import inputs_now
     from samzapy.errors import EnvironmentFailure, RetriableError
     from samzapy.job.planner import check_found

@@ -218,8 +218,8 @@ def clear(config: JobConfig, model: JobModel) -> None:
 def drain(config: JobConfig, *, no_wait: bool, timeout: float) -> None:
     """Let a running job process its inputs up to their current ends, call on_drain of its tasks, commit and stop.
 
-    The job may run on any machine with the same checkpoints. Its driver looks for the request three times per lease, and
-    records its end beside them. The exit code is 1 if the run has ended without draining.
+    The job may run on any machine with the same checkpoints. Its driver looks for the request three times per lease,
+    and records its end beside them. The exit code is 1 if the run has ended without draining.
     """
     from samzapy.admin.running import ask_to_drain, describe_run, wait_for_drain
     from samzapy.errors import EnvironmentFailure

@@ -134,8 +134,8 @@ def create_project(
     `templates`: the names of its files by the names of their templates, both with the placeholders that `words` fills.
     `fill`: create its streams and write its input.
 
-    Raises ConfigError for a name that is not a valid module name or exists already, EnvironmentFailure for a folder that
-    cannot be written to. Then no file is left behind.
+    Raises ConfigError for a name that is not a valid module name or exists already, EnvironmentFailure for a folder
+    that cannot be written to. Then no file is left behind.
     """
     check_name(name)
     folder = parent / name
@@ -154,7 +154,8 @@ def create_project(
 
 
 def check_name(name: str) -> None:
-    """Raise ConfigError unless `name` can be a module, a job and a part of topic names, and is not an existing module."""
+    """Raise ConfigError unless `name` can be a module, a job and a part of topic names, and is not an existing
+    module."""
     if not _NAME.fullmatch(name):
         raise _refused(name, "a name is 1 to 40 of a-z 0-9 _, a letter first: it becomes a Python module")
     if name.startswith("test_") or name.endswith("_test") or name == "conftest":

@@ -79,7 +79,8 @@ def _lines(files: list[Path], *, follow: bool) -> Iterator[str]:
 
 
 def _rotated(path: Path) -> list[Path]:
-    """The rotated files of a log, oldest first; files of other programs beside it, such as `driver.log.1.gz`, are none."""
+    """The rotated files of a log, oldest first; files of other programs beside it, such as `driver.log.1.gz`, are
+    none."""
     numbered = [
         (int(number), each) for each in path.parent.glob(f"{path.name}.*") if _is_number(number := each.suffix[1:])
     ]

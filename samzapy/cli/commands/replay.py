@@ -39,15 +39,16 @@ _COLUMNS = ("at", "what", "where", "key", "value")
 def replay(config: JobConfig, **given: Any) -> None:
     """Process messages of one task again, with its state of that time, and print its outputs and changes of state.
 
-    The command rebuilds the state of the last commit before --from (else --until) in a temporary folder. It sends nothing
-    and writes to no topic. The job may be running. The exit code is 1 if a failure ends the replay, and with --diff if the
-    two versions differ.
+    The command rebuilds the state of the last commit before --from (else --until) in a temporary folder. It sends
+    nothing and writes to no topic. The job may be running. The exit code is 1 if a failure ends the replay, and with
+    --diff if the two versions differ.
     """
     if given["as_json"] and (given["at_failures"] or given["before"]):
         raise click.UsageError("--json cannot be combined with the debugger (--pdb, --break)")
     if given["other"] and (given["at_failures"] or given["before"]):
         raise click.UsageError(
-            "--diff cannot be combined with the debugger: replay one version at a time, the other with -c task.class=..."
+            "--diff cannot be combined with the debugger: replay one version at a time, the other with -c "
+            "task.class=..."
         )
     lines = sys.stdout if given["as_json"] else None
     # Prints of the user's code do not belong between lines of JSON.
@@ -59,8 +60,8 @@ def replay(config: JobConfig, **given: Any) -> None:
 
 
 def _replay(config: JobConfig, given: dict[str, Any], lines: TextIO | None) -> SamzapyError | None:
-    """Plan and run it; return the failure or difference that is the command's answer. `lines`: where lines of JSON go; None
-    for a table on standard output."""
+    """Plan and run it; return the failure or difference that is the command's answer. `lines`: where lines of JSON go;
+    None for a table on standard output."""
     from samzapy.admin.job_check import resolved
     from samzapy.admin.user_code import check_task_class, make_importable
     from samzapy.replay.plan import Request, plan_replay

@@ -55,9 +55,9 @@ class RunFlags:
 def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     """Run a job until it ends or is stopped.
 
-    After SIGTERM, Ctrl-C or the end of its terminal (not under nohup) every task commits and stops, and the exit code is 0. A
-    second SIGTERM or Ctrl-C ends the job at once. Other exit codes: 1 the job failed, 2 the job file is wrong, 3 the
-    environment is not ready.
+    After SIGTERM, Ctrl-C or the end of its terminal (not under nohup) every task commits and stops, and the exit code
+    is 0. A second SIGTERM or Ctrl-C ends the job at once. Other exit codes: 1 the job failed, 2 the job file is wrong,
+    3 the environment is not ready.
     """
     flags = RunFlags(**given)
     keys = pairs(overrides)
@@ -83,8 +83,8 @@ _RESTART = "SAMZAPY_RESTART"
 
 
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags, restart: str | None = None) -> str | None:
-    """Load, prepare and run the job, and show its progress; prints the outcome on standard output. Returns the text of a
-    `Restart`, instead of the print, if the job has to start again; `restart` is that of the run before."""
+    """Load, prepare and run the job, and show its progress; prints the outcome on standard output. Returns the text of
+    a `Restart`, instead of the print, if the job has to start again; `restart` is that of the run before."""
     from samzapy.cli.progress import terminal_log
     from samzapy.config.loader import load_job
     from samzapy.container.supervision.log_files import DRIVER, container_file, process_logging

@@ -232,10 +232,10 @@ def copy(
 ) -> None:
     """Copy STORE to a new changelog, with other serdes, classes or entries. The job must not be running.
 
-    The copy runs on the job's Spark (job.spark.master), by default on this machine. Without --convert each key and value
-    is read with the old serde and class, and written with the new one. MODULE:FUNCTION gets both, and returns (key,
-    value), or None to leave the entry out; entries stay in their partition. Until the copy is complete the job uses the
-    old changelog; then its job file has to name the new one, with the keys that this command prints.
+    The copy runs on the job's Spark (job.spark.master), by default on this machine. Without --convert each key and
+    value is read with the old serde and class, and written with the new one. MODULE:FUNCTION gets both, and returns
+    (key, value), or None to leave the entry out; entries stay in their partition. Until the copy is complete the job
+    uses the old changelog; then its job file has to name the new one, with the keys that this command prints.
     """
     from threading import Event
 

@@ -21,8 +21,8 @@ class SerdeKeys:
     name."""
     settings: Mapping[str, str] = family("serializers.registry.{serde}.*")
     """Settings for the serde's factory, which gets them without the prefix. For avro, json-schema and protobuf also the
-    connection of Confluent's registry client: basic.auth.user.info, bearer.auth.token, logical.cluster, ssl.ca.location,
-    ssl.certificate.location, ssl.key.location, ssl.key.password."""
+    connection of Confluent's registry client: basic.auth.user.info, bearer.auth.token, logical.cluster,
+    ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password."""
 
 
 _PREFIX, _SUFFIX = "serializers.registry.", ".class"

@@ -113,9 +113,9 @@ class ErrorKeys:
     """The keys of the policies."""
 
     deserialize: ErrorPolicy = key("task.error.deserialize.policy", _POLICY, _FAIL, shown="fail")
-    """What happens to an input that does not decode: fail (the attempt ends), skip, dead-letter, or retry(n, backoff) then
-    one of these. Without numbers retry is retry(3, 100ms). Each pause is twice as long as the previous one, up to a
-    minute."""
+    """What happens to an input that does not decode: fail (the attempt ends), skip, dead-letter, or retry(n, backoff)
+    then one of these. Without numbers retry is retry(3, 100ms). Each pause is twice as long as the previous one, up to
+    a minute."""
     process: ErrorPolicy = key("task.error.process.policy", _POLICY, _FAIL, shown="fail")
     """What happens to an input for which process raises; as for deserialize."""
     serialize: ErrorPolicy = key("task.error.serialize.policy", _POLICY, _FAIL, shown="fail")

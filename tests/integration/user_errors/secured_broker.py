@@ -1,5 +1,5 @@
-"""A broker that wants TLS on one address, a client's certificate on another, a password on a third one, and denies what it is
-told to deny, or all else."""
+"""A broker that wants TLS on one address, a client's certificate on another, a password on a third one, and denies what
+it is told to deny, or all else."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -26,8 +26,8 @@ _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 class SecuredBroker:
-    """Users `alice` and `bob` have their names as passwords. Everything is allowed that `deny` has not denied; if `closed`,
-    nothing but what `allow` has allowed."""
+    """Users `alice` and `bob` have their names as passwords. Everything is allowed that `deny` has not denied; if
+    `closed`, nothing but what `allow` has allowed."""
 
     def __init__(self, folder: Path, *, closed: bool = False):
         authority = trustme.CA()

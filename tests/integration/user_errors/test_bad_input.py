@@ -113,7 +113,10 @@ CONFIGURATION = [
     ),
     (
         {"job.id": "x" * 101},
-        f"job.id: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..', got '{'x' * 101}'",
+        (
+            "job.id: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..', got "
+            f"'{'x' * 101}'"
+        ),
     ),
     ({"task.class": None}, "task.class: required, e.g. my.module:MyTask"),
     ({"task.class": "http://x/y"}, "task.class: expected an importable class like my.module:MyTask, got 'http://x/y'"),
@@ -132,7 +135,10 @@ CONFIGURATION = [
     ),
     (
         {"stores.a/b.factory": "rocksdb"},
-        "stores.a/b.factory: store 'a/b': expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..'",
+        (
+            "stores.a/b.factory: store 'a/b': expected a name of up to 100 of the characters A-Za-z0-9._-, "
+            "other than '.' and '..'"
+        ),
     ),
     (
         {"stores.default.factory": "rocksdb"},
@@ -155,7 +161,10 @@ CONFIGURATION = [
     ),
     (
         {"task.guarantee": "exactly-onse"},
-        "task.guarantee: expected one of at-most-once, at-least-once, effectively-once, exactly-once, got 'exactly-onse'",
+        (
+            "task.guarantee: expected one of at-most-once, at-least-once, effectively-once, exactly-once, got "
+            "'exactly-onse'"
+        ),
     ),
     (
         {"task.transaction.timeout.ms": "1000000"},
@@ -171,7 +180,8 @@ CONFIGURATION = [
     (
         {"task.error.process.policy": "ignore"},
         (
-            "task.error.process.policy: expected fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter, "
+            "task.error.process.policy: expected fail, skip, dead-letter or retry, as in: retry(3, 100ms) "
+            "then dead-letter, "
             "got 'ignore'"
         ),
     ),
@@ -181,14 +191,20 @@ CONFIGURATION = [
     ),
     (
         {"task.error.serialize.policy": "fail", "task.drop.serialization.errors": "true"},
-        "task.error.serialize.policy: contradicts task.drop.serialization.errors, which skips: remove one of them, got 'fail'",
+        (
+            "task.error.serialize.policy: contradicts task.drop.serialization.errors, which skips: remove one "
+            "of them, got 'fail'"
+        ),
     ),
     ({"task.max.concurrency": "0"}, "task.max.concurrency: expected an integer from 1 to 100000, got '0'"),
     ({"job.id": "${env:SAMZAPY_NOPE}"}, "job.id: environment variable SAMZAPY_NOPE is not set"),
     ({"job.id": "${job.id}"}, "job.id: recursive reference: job.id -> job.id"),
     (
         {"job.spark.conf.spark.speculation": "true"},
-        "job.spark.conf.spark.speculation: must be false: with speculation two attempts of one task write at a time, got 'true'",
+        (
+            "job.spark.conf.spark.speculation: must be false: with speculation two attempts of one task write "
+            "at a time, got 'true'"
+        ),
     ),
     (
         {"task.class": "no_such_module:MyTask"},
@@ -379,7 +395,8 @@ def test_a_missing_java_is_named_with_two_ways_out_before_anything_is_created(pl
         3,
         [
             (
-                "error: Spark needs Java 17 or newer, found none (the PATH has none): pip install 'samzapy[java]' brings one, and "
+                "error: Spark needs Java 17 or newer, found none (the PATH has none): pip install "
+                "'samzapy[java]' brings one, and "
                 "jobs run without Java with --runner local"
             )
         ],

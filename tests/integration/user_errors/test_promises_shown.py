@@ -64,7 +64,8 @@ def test_a_run_says_what_it_does_not_promise_and_what_came_of_it(call):
     lines, output = call(*RUN)
     (weaker,) = [line for line in lines if line.startswith("weaker than ")]
     assert weaker == (
-        "weaker than at-least-once: task.error.process.policy: messages that fail are lost, counted as errors.process.skipped"
+        "weaker than at-least-once: task.error.process.policy: messages that fail are lost, counted as "
+        "errors.process.skipped"
     )
     assert output.endswith("; 3 inputs skipped (process)\n")
     _, output = call(*RUN, "--json")

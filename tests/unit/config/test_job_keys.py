@@ -39,9 +39,8 @@ def test_all_problems_come_together(problems):
 def test_a_name_that_cannot_be_part_of_a_path_is_refused(problems, name):
     for key in ("job.name", "job.id"):
         (found,) = problems({key: name})
-        assert (
-            found
-            == f"{key}: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..', got {name!r}"
+        assert found == (
+            f"{key}: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..', got {name!r}"
         )
 
 
@@ -116,7 +115,10 @@ def test_a_certificate_without_its_key_and_an_unknown_word_are_refused(problems)
 
 def test_speculation_and_foreign_keys_of_spark_are_refused(problems):
     assert problems({"job.spark.conf.spark.speculation": "TRUE", "job.spark.conf.executor": "x"}) == [
-        "job.spark.conf.spark.speculation: must be false: with speculation two attempts of one task write at a time, got 'TRUE'",
+        (
+            "job.spark.conf.spark.speculation: must be false: with speculation two attempts of one task write "
+            "at a time, got 'TRUE'"
+        ),
         "job.spark.conf.executor: expected a key of Spark, which starts with spark.",
     ]
 

@@ -9,7 +9,8 @@ def test_a_package_that_is_not_installed_is_named_with_its_line(samzapy, tmp_pat
     assert (code, errors) == (
         2,
         (
-            "error: requirements.txt:1: is not installed here: pip install it first, since the executors get what the driver has, "
+            "error: requirements.txt:1: is not installed here: pip install it first, since the executors "
+            "get what the driver has, "
             "got 'absent-package>=1'\n"
         ),
     )

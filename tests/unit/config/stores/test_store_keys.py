@@ -113,7 +113,10 @@ def test_engine_keys_are_passed_to_the_engine(store):
 @pytest.mark.parametrize("name", ["a/b", "..", "a b", "x" * 101, "grün"])
 def test_a_store_name_that_cannot_be_a_folder_is_refused(problems, name):
     assert problems({f"stores.{name}.factory": "rocksdb"}) == [
-        f"stores.{name}.factory: store {name!r}: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..'"
+        (
+            f"stores.{name}.factory: store {name!r}: expected a name of up to 100 of the characters "
+            "A-Za-z0-9._-, other than '.' and '..'"
+        )
     ]
 
 
@@ -127,7 +130,8 @@ def test_serdes_are_required_and_must_be_known(store_problems):
     assert store_problems({"key.serde": None, "msg.serde": "jsn"}) == [
         "stores.s.key.serde: required, e.g. string",
         (
-            "stores.s.msg.serde: serde 'jsn' unknown; known: string, integer, long, double, bytes, byte, bytebuffer, uuid, "
+            "stores.s.msg.serde: serde 'jsn' unknown; known: string, integer, long, double, bytes, byte, "
+            "bytebuffer, uuid, "
             "json, msgpack, avro, json-schema, protobuf; did you mean json?"
         ),
     ]
@@ -159,7 +163,10 @@ def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
         ),
         (
             {"side.inputs.processor.factory": "my.module:Rates"},
-            "stores.s.side.inputs.processor.factory: has no effect without stores.s.side.inputs: add that key or remove this one",
+            (
+                "stores.s.side.inputs.processor.factory: has no effect without stores.s.side.inputs: add that "
+                "key or remove this one"
+            ),
         ),
         (
             {**SIDE, "side.inputs": "kafka.a", "changelog": "kafka.log"},
@@ -168,7 +175,8 @@ def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
         (
             {**SIDE, "side.inputs": "kafka.a", "rocksdb.ttl.ms": "5000"},
             (
-                "stores.s.side.inputs: cannot be combined with stores.s.rocksdb.ttl.ms: entries that are read again would "
+                "stores.s.side.inputs: cannot be combined with stores.s.rocksdb.ttl.ms: entries that are "
+                "read again would "
                 "get a new time to live"
             ),
         ),
@@ -178,7 +186,10 @@ def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
         ),
         (
             {"restore.inputs": "kafka.other", "restore.inputs.processor.factory": "my.module:Views"},
-            "stores.s.restore.inputs: expected inputs of the task (task.inputs); for other streams use side.inputs, got 'kafka.other'",
+            (
+                "stores.s.restore.inputs: expected inputs of the task (task.inputs); for other streams use "
+                "side.inputs, got 'kafka.other'"
+            ),
         ),
         (
             {"restore.inputs": "kafka.page-views#0", "restore.inputs.processor.factory": "my.module:Views"},
@@ -187,7 +198,8 @@ def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
         (
             {**SIDE, "side.inputs": "kafka.a", "side.inputs.processor.serialized.instance": "rO0AB"},
             (
-                "stores.s.side.inputs.processor.serialized.instance: it is an object of the JVM: name a SideInputsProcessor class "
+                "stores.s.side.inputs.processor.serialized.instance: it is an object of the JVM: name a "
+                "SideInputsProcessor class "
                 "in side.inputs.processor.factory, got 'rO0AB'"
             ),
         ),

@@ -39,7 +39,10 @@ def test_a_changelog_that_forgets_before_its_store_is_refused(store_problems):
     assert store_problems(
         {"changelog": "kafka.log", "rocksdb.ttl.ms": "60000", "changelog.kafka.retention.ms": "59999"}
     ) == [
-        "stores.s.changelog.kafka.retention.ms: must be >= rocksdb.ttl.ms (60000), or the changelog would lose state, got '59999'"
+        (
+            "stores.s.changelog.kafka.retention.ms: must be >= rocksdb.ttl.ms (60000), or the changelog would "
+            "lose state, got '59999'"
+        )
     ]
 
 

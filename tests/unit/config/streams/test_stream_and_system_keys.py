@@ -26,7 +26,10 @@ def test_system_factories_have_short_java_and_own_names(load, given, factory):
 @pytest.mark.parametrize("given", ["kafak", "org.apache.samza.system.hdfs.HdfsSystemFactory", "a b:C"])
 def test_a_factory_nobody_knows_lists_the_known_ones(problems, given):
     assert problems({"systems.kafka.samza.factory": given}) == [
-        f"systems.kafka.samza.factory: expected a class like my.module:MySystemFactory, or one of kafka, local, memory, database, got {given!r}"
+        (
+            "systems.kafka.samza.factory: expected a class like my.module:MySystemFactory, or one of kafka, "
+            f"local, memory, database, got {given!r}"
+        )
     ]
 
 

@@ -61,15 +61,24 @@ def test_the_older_keys_of_a_stream_name_its_class_too():
     [
         (
             {"streams.in.samza.msg.type": VIEW},
-            "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json, msgpack, avro, json-schema or protobuf, it has none, got",
+            (
+                "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json, msgpack, avro, json-schema "
+                "or protobuf, it has none, got"
+            ),
         ),
         (
             {"streams.in.samza.msg.type": VIEW, "streams.in.samza.msg.serde": "string"},
-            "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json, msgpack, avro, json-schema or protobuf, it is string, got",
+            (
+                "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json, msgpack, avro, json-schema "
+                "or protobuf, it is string, got"
+            ),
         ),
         (
             {"stores.s.key.type": VIEW},
-            "stores.s.key.type: needs stores.s.key.serde=json, msgpack, avro, json-schema or protobuf, it is string, got",
+            (
+                "stores.s.key.type: needs stores.s.key.serde=json, msgpack, avro, json-schema or protobuf, it "
+                "is string, got"
+            ),
         ),
         ({"stores.s.msg.type": "PageView"}, "stores.s.msg.type: expected a class like my.module:PageView, got"),
         (

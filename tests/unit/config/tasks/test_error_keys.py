@@ -58,7 +58,10 @@ def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
         ),
         (
             {"task.error.process.policy": "retry", "task.error.process.retries": "3"},
-            "task.error.process.retries: no key any more: write the number into the policy: retry(3, 100ms) then fail, got '3'",
+            (
+                "task.error.process.retries: no key any more: write the number into the policy: retry(3, "
+                "100ms) then fail, got '3'"
+            ),
         ),
         (
             {"task.error.serialize.policy": "dead-letter"},
@@ -70,7 +73,10 @@ def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
         ),
         (
             {"task.error.serialize.policy": "dead-letter", "task.dead.letter.stream": "kafak.dead"},
-            "task.dead.letter.stream: system 'kafak' has no systems.kafak.samza.factory; known: kafka; did you mean kafka?",
+            (
+                "task.dead.letter.stream: system 'kafak' has no systems.kafak.samza.factory; known: kafka; did "
+                "you mean kafka?"
+            ),
         ),
         (
             {"task.error.deserialize.policy": "fail", "task.drop.deserialization.errors": "true"},
@@ -81,7 +87,10 @@ def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
         ),
         (
             {"task.error.process.policy": "retry", "task.ignored.exceptions": "*"},
-            "task.error.process.policy: contradicts task.ignored.exceptions, which skips: remove one of them, got 'retry'",
+            (
+                "task.error.process.policy: contradicts task.ignored.exceptions, which skips: remove one of "
+                "them, got 'retry'"
+            ),
         ),
         (
             {"task.guarantee": "exactly-once", "task.commit.ms": "100", "task.error.process.policy": "retry(6, 1s)"},

@@ -49,7 +49,10 @@ def test_a_bare_pattern_is_on_the_default_system(load):
 
 def test_a_malformed_expression_is_refused_with_its_reason(problems):
     assert problems({"task.inputs": "kafka.orders-[a"}) == [
-        "task.inputs: expected a stream or a regular expression of Python (unterminated character set at position 7), got 'kafka.orders-[a'"
+        (
+            "task.inputs: expected a stream or a regular expression of Python (unterminated character set at "
+            "position 7), got 'kafka.orders-[a'"
+        )
     ]
 
 
@@ -61,9 +64,9 @@ def test_a_database_has_no_patterns(problems):
         "task.inputs": "shop.orders_.*",
     }
     assert (
-        "task.inputs: system 'shop' is a database, where every table needs its own keys: name the tables, got 'shop.orders_.*'"
-        in problems(database)
-    )
+        "task.inputs: system 'shop' is a database, where every table needs its own keys: name the tables, "
+        "got 'shop.orders_.*'"
+    ) in problems(database)
 
 
 def test_the_streams_found_take_the_place_of_the_pattern_also_in_the_file_of_the_containers(load):
