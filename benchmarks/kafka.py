@@ -16,7 +16,7 @@ from samzapy.bench.events import BATCH, Events, load_events
 from samzapy.config.loader import load_job
 from samzapy.devkafka import DevBroker
 from samzapy.errors import EnvironmentFailure, RetriableError, UnknownStream
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 PARTITIONS = 4
 CONFIGS = Path(__file__).parent.parent / "configs" / "bench"

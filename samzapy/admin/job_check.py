@@ -52,8 +52,7 @@ from samzapy.job.planner import (
 )
 from samzapy.storage.changelog.topic import check_described
 from samzapy.storage.engines import check_checkpoints
-from samzapy.system.clients import KnownStreams, job_clients
-from samzapy.system.factories import load_factory
+from samzapy.system.clients import KnownStreams, job_clients, load_factory
 
 #: Seconds that a check waits for an open transaction of another process.
 _PATIENCE_S = 2.0

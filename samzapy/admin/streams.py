@@ -14,7 +14,7 @@ from samzapy.api.system import OffsetRange, SystemAdmin, SystemProducer, SystemS
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, RetriableError, UnknownStream
 from samzapy.serializers import as_json, decode_failure, encode_failure, from_json
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "string": str,

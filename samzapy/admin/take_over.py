@@ -59,8 +59,7 @@ from samzapy.job.model import JobModel
 from samzapy.job.transactions import StateTransactions, refused, state_transactions, transactional_id
 from samzapy.storage.changelog.end import STALL_S, foreign_records
 from samzapy.storage.changelog.reading import Tail, first_records
-from samzapy.system.clients import SystemClients
-from samzapy.system.factories import has_transactions
+from samzapy.system.clients import SystemClients, has_transactions
 
 logger = logging.getLogger(__name__)
 

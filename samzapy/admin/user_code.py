@@ -25,8 +25,8 @@ from samzapy.job.transactions import StateTransactions, state_transactions
 from samzapy.plugins import import_also_from
 from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
 from samzapy.storage.engines import StoreEngine, load_engines
-from samzapy.system.choosers.stack import load_chooser
-from samzapy.system.factories import has_transactions, system_factory
+from samzapy.system.choosers import load_chooser
+from samzapy.system.clients import has_transactions, system_factory
 
 _PY_FILES = "job.spark.py.files"
 _ARCHIVES = "job.spark.archives"

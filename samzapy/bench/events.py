@@ -11,7 +11,7 @@ from itertools import accumulate, islice
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemSettings
 from samzapy.config.streams.systems import new_stream
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 #: Events drawn at a time.
 _CHUNK = 10_000

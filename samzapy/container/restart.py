@@ -72,8 +72,7 @@ from samzapy.metrics import Registry, SnapshotHeader
 from samzapy.queries.committed import CommittedStores
 from samzapy.serializers import task_serdes
 from samzapy.storage.engines import load_engines
-from samzapy.system.clients import job_clients
-from samzapy.system.factories import has_transactions, load_factory
+from samzapy.system.clients import has_transactions, job_clients, load_factory
 
 logger = logging.getLogger(__name__)
 

@@ -70,8 +70,7 @@ from samzapy.storage.changelog.topic import (
 )
 from samzapy.storage.engines import entry_serde_names, load_engines
 from samzapy.storage.inspection import key_value_store
-from samzapy.system.clients import SystemClients
-from samzapy.system.factories import has_transactions
+from samzapy.system.clients import SystemClients, has_transactions
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from samzapy.checkpoint.factories import NoCheckpointManager
 from samzapy.errors import EnvironmentFailure, ProducerError
 from samzapy.replay.feed import Feed
 from samzapy.replay.recording import Recorder
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 
 class Past:

@@ -33,8 +33,7 @@ from samzapy.replay.history import FROM_EMPTY, Commit, History, committed_range,
 from samzapy.storage.changelog.reading import scan
 from samzapy.storage.changelog.topic import check_end, delete_retention_ms
 from samzapy.storage.engines import check_checkpoints, load_engines
-from samzapy.system.clients import KnownStreams, SystemClients
-from samzapy.system.factories import load_factory
+from samzapy.system.clients import KnownStreams, SystemClients, load_factory
 
 
 @dataclass(frozen=True)

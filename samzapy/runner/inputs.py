@@ -40,8 +40,7 @@ from samzapy.failpoints import reach
 from samzapy.job.planner import check_copartitioned, find_inputs, follow_growth, from_json, keeps_state, refusal
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.checks import Checks, Row
-from samzapy.system.clients import SystemClients
-from samzapy.system.factories import load_factory
+from samzapy.system.clients import SystemClients, load_factory
 
 logger = logging.getLogger(__name__)
 

@@ -63,8 +63,7 @@ from samzapy.runner.folders import check_folders
 from samzapy.runner.handover import Handover
 from samzapy.storage.changelog.topic import access_log_spec, changelog_spec, check_described, vanished
 from samzapy.storage.engines import check_checkpoints, make_ready
-from samzapy.system.clients import KnownStreams, SystemClients
-from samzapy.system.factories import load_factory
+from samzapy.system.clients import KnownStreams, SystemClients, load_factory
 
 
 @dataclass(frozen=True)

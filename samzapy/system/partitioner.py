@@ -46,24 +46,19 @@ def partition_of(key: bytes, partitions: int) -> int:
 class KeyHashes(dict[bytes, int]):
     """Positive hashes by key, computed on first use: `hashes[key] % partitions` is the key's partition.
 
-    A hit costs a dict lookup. Holds at most 2 x `limit` keys: a full young generation becomes the old one, and keys
-    still in use come back from there without being hashed again. Not thread-safe: one for each producer.
+    A hit costs a dict lookup. A full cache is emptied. Not thread-safe: one for each producer.
     """
 
-    __slots__ = ("_limit", "_old")
+    __slots__ = ("_limit",)
 
-    def __init__(self, limit: int = 65_536) -> None:
+    def __init__(self, limit: int = 131_072) -> None:
         super().__init__()
         self._limit = limit
-        self._old: dict[bytes, int] = {}
 
     def __missing__(self, key: bytes) -> int:
-        hashed = self._old.get(key)
-        if hashed is None:
-            hashed = murmur2(key) & 0x7FFFFFFF
+        hashed = murmur2(key) & 0x7FFFFFFF
         if len(key) <= _LONGEST_CACHED_KEY:
             if len(self) >= self._limit:
-                self._old = dict(self)
                 self.clear()
             self[key] = hashed
         return hashed

@@ -31,11 +31,9 @@ from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.serializers import task_serdes
 from samzapy.storage.engines import load_engines
-from samzapy.system.clients import job_clients
-from samzapy.system.factories import has_transactions
+from samzapy.system.clients import has_transactions, job_clients
 from samzapy.system.local.database import Database
-from samzapy.system.local.pending import Batches
-from samzapy.system.local.producer import LogProducer
+from samzapy.system.local.producer import Batches, LogProducer
 from samzapy.system.local.streams import ProducerIdentity, StreamEntry
 from samzapy.system.memory import MemoryLog, MemorySystemFactory, memory_log
 from samzapy.testing.store import put_back, take_image

@@ -22,7 +22,7 @@ from samzapy.config.tasks.patterns import InputPattern
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, noted
 from samzapy.job.transactions import state_transactions
 from samzapy.plugins import path_of
-from samzapy.system.factories import has_transactions, system_factory
+from samzapy.system.clients import has_transactions, system_factory
 from samzapy.testing.attempt import FACTORY
 from samzapy.testing.streams import Partitions, Streams
 

@@ -26,7 +26,7 @@ from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import StoreOpener, TaskSettings
 from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.storage.task_stores import TaskStores
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 from samzapy.system.local.factory import LogAdmin
 from samzapy.system.memory import MemorySystemFactory
 

@@ -18,7 +18,7 @@ from samzapy.errors import RetriableError, UnknownStream
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.local.marker import Marker
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 from samzapy.verify.evidence import Evidence, LocalStore, Record
 from samzapy.verify.processes import NoProgress, until
 from samzapy.verify.target import changelog

@@ -6,7 +6,7 @@ from itertools import count
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 DEADLINE_S = 30.0
 

@@ -30,9 +30,9 @@ from samzapy.storage.backup.snapshot import SnapshotUploader
 from samzapy.storage.local.files import LocalStores
 from samzapy.storage.local.marker import Marker, StoreIdentity, misfit
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.system.clients import system_factory
 from samzapy.system.database import DatabaseSystemFactory
 from samzapy.system.database import reader as table_module
-from samzapy.system.factories import system_factory
 from samzapy.system.kafka import admin as admin_module
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors

@@ -24,7 +24,7 @@ from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.prepare import prepare
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 OUT = SystemStream("mem", "out")
 

@@ -14,7 +14,7 @@ from samzapy.config.loader import load_job
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 PARTITIONS = 4

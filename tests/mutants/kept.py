@@ -183,19 +183,19 @@ _INPUTS = (
         ("tests/integration/systems/test_producing_on_kafka.py",),
     ),
     Mutant(
-        "samzapy/system/choosers/consumer.py",
+        "samzapy/system/choosing_consumer.py",
         "if position(ssp) < head and ssp not in self._ended\n",
         "if False\n",
         ("tests/unit/system/test_choosing_consumer.py",),
     ),
     Mutant(
-        "samzapy/system/choosers/consumer.py",
+        "samzapy/system/choosing_consumer.py",
         "if at < head and ssp",
         "if at <= head and ssp",
         ("tests/unit/system/test_choosing_consumer.py",),
     ),
     Mutant(
-        "samzapy/system/choosers/consumer.py",
+        "samzapy/system/choosing_consumer.py",
         "if at < head and ssp not in self._ended:",
         "if at < head:",
         ("tests/unit/container/inputs/test_ends.py",),

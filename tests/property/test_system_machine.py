@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings, change_columns
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 from samzapy.system.memory import MemoryCluster
 
 KEYS = st.sampled_from([b"a", b"b", b"c"])

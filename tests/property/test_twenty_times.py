@@ -26,7 +26,7 @@ from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.storage.backup import open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader
 from samzapy.storage.local.marker import Marker, StoreIdentity
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, TaskTestDriver, open_store
 

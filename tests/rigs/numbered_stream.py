@@ -15,7 +15,7 @@ from samzapy.api.system import OutgoingRecord, RecordBatch, SystemSettings
 from samzapy.config.loader import load_job
 from samzapy.errors import RetriableError
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 from samzapy.verify.processes import until
 
 KEYS = 5_000

@@ -11,7 +11,7 @@ from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
 from samzapy.failpoints import FailPointReached
 from samzapy.runner.base import RunOptions
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 DEADLINE_S = 60.0
 PARTITIONS = 2

@@ -4,7 +4,7 @@ from contextlib import closing
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 
 class StreamsOf:

@@ -23,8 +23,7 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import SamzapyError
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import job_clients
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients, system_factory
 
 
 class LedgerTask(StreamTask, InitableTask):

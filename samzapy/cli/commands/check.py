@@ -39,7 +39,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     from samzapy.runner.folders import check_folders
     from samzapy.runner.spark.driver_address import with_sparks_defaults
     from samzapy.runner.spark.master import check_reach, checked_master
-    from samzapy.system.factories import load_factory
+    from samzapy.system.clients import load_factory
 
     given = load_job(job, pairs(overrides), strict=strict)
     for warning in given.warnings:

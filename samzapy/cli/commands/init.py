@@ -22,7 +22,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.streams.systems import new_stream
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 from samzapy.version import VERSION
 
 #: The files of a project by their templates' names, both with `$name`.

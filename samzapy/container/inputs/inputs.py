@@ -23,8 +23,8 @@ from samzapy.container.errors.dead_letters import RawRecords
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import BatchDecoder, Decoder, TolerantBatchDecoder, TolerantDecoder
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
-from samzapy.system.choosers.stack import chooser_of, is_wanted
+from samzapy.system.choosers import chooser_of, is_wanted
+from samzapy.system.choosing_consumer import Bootstrap, ChoosingConsumer, Portion
 from samzapy.system.clients import SystemClients
 
 #: Decoded messages of one partition, in order; never empty.

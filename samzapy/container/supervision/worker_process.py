@@ -29,7 +29,7 @@ from samzapy.job.files import MOST, raise_limit
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import state_transactions
 from samzapy.storage.local.orphans import sweep_orphans
-from samzapy.system.factories import load_factory
+from samzapy.system.clients import load_factory
 
 
 def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> None:

@@ -18,7 +18,7 @@ from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, Samza
 from samzapy.examples.flights.dataset import Event, flights, planes
 from samzapy.examples.flights.task import PLANES
 from samzapy.serializers import serde_registry
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 FLIGHTS = "flights"
 #: Partitions of both inputs.

@@ -24,7 +24,7 @@ from samzapy.examples.flights.dataset import airlines
 from samzapy.examples.flights.load import job_from_arguments
 from samzapy.examples.flights.task import Delays, empty, mean, merge_all
 from samzapy.serializers import serde_registry
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 #: Flights that a model needs, within an airline and hour, for its mean to count.
 ENOUGH = 20

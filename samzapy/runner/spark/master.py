@@ -24,7 +24,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig, TlsConfig
 from samzapy.config.reading.secrets import MASK, Masked, is_secret, literal_secrets
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 KEY = "job.spark.master"
 #: The master of a cluster that the settings of its clients name.

@@ -5,7 +5,7 @@ table's present rows. A row that is changed again moves to a new place in the or
 compacted topic that is always clean.
 
 1. The order column is a unique integer, and the offset of a row. Offsets are the same in every read.
-2. Rows come in this order, each at least once. `settled` decides when a row may be read, so that no row that is
+2. Rows come in this order, each at least once. `reader` decides when a row may be read, so that no row that is
    committed later takes a place that has already been passed.
 3. Deleted rows are not seen: mark rows as deleted instead.
 """

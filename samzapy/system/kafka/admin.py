@@ -32,9 +32,9 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts, reach
+from samzapy.system.kafka.consumer import GroupPositions
 from samzapy.system.kafka.errors import BETWEEN_LEADERS, SILENCE, UNKNOWN_TOPIC, error_of, one_line
 from samzapy.system.kafka.gate import Gate
-from samzapy.system.kafka.group_positions import GroupPositions
 
 #: The time-out of a request that changes something, which is not repeated.
 _CHANGE_S = 15.0

@@ -1,4 +1,4 @@
-"""Wraps one librdkafka handle: its memory, its log lines, its errors outside of calls, and the cluster's metadata."""
+"""Wraps one librdkafka handle: its memory, log lines and errors, the cluster's metadata, the compiled extension."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from math import inf
+from types import ModuleType
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, cimpl
 
+from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
@@ -332,3 +334,38 @@ class DeletedTopics:
         self._since = {topic: self._since.get(topic, now) for topic in topics if topic not in known}
         self.settled = not self._since
         return next((topic for topic, since in self._since.items() if now - since >= _DELETED_S), None)
+
+
+def _bound() -> ModuleType | None:
+    """The extension with librdkafka's functions; None without an extension, or if librdkafka lacks one of them."""
+    extension = native.extension
+    # librdkafka loads it as a plugin, and takes a list of paths.
+    if extension is None or ";" in str(extension.__file__):
+        return None
+    try:
+        # A look into confluent-kafka's module also finds what is in the libraries that it needs.
+        library = ctypes.CDLL(cimpl.__file__)
+        extension.bind_librdkafka(
+            {
+                name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+                for name in extension.LIBRDKAFKA_FUNCTIONS
+            }
+        )
+    except (OSError, AttributeError) as cause:
+        LOGGER.warning("librdkafka's functions are not found, so reading and writing takes more time: %s", cause)
+        return None
+    return extension
+
+
+#: None: records are fetched and produced by confluent-kafka.
+extension = _bound()
+
+#: The shared libraries that librdkafka loads. The extension is one, and so learns of each new client's handle.
+_PLUGINS = "plugin.library.paths"
+
+
+def with_extension(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of a client whose handle the extension gets, beside the plugins that the job has chosen."""
+    assert extension is not None
+    paths = filter(None, (properties.get(_PLUGINS), extension.__file__))
+    return {**properties, _PLUGINS: ";".join(paths)}

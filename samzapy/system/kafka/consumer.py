@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.clock import Clock
 from samzapy.errors import (
     LOST_RECORDS,
     EnvironmentFailure,
@@ -29,7 +30,7 @@ from samzapy.errors import (
     SamzapyError,
     UnknownStream,
 )
-from samzapy.system.kafka.client import ClientErrors, DeletedTopics, counts_of, partition_counts
+from samzapy.system.kafka.client import ClientErrors, DeletedTopics, counts_of, make_client, partition_counts
 from samzapy.system.kafka.errors import UNKNOWN_PARTITION, error_of
 from samzapy.system.kafka.fetching import Event, Fetch, open_consumer
 
@@ -71,7 +72,7 @@ class KafkaConsumer(SystemConsumer):
             self._epochs[ssp] = epoch
 
     def start(self) -> None:
-        self._client, self._fetch = open_consumer(self._properties, self._client_errors, self._positions)
+        self._client, self._fetch = open_consumer(self._properties, self._client_errors)
         topics = {ssp.stream for ssp in self._positions}
         ask = partial(counts_of, self._client, self._client_errors, topics)
         partition_counts(self._client, self._client_errors, self._positions, ask)
@@ -228,3 +229,57 @@ def _at(ssp: SystemStreamPartition, offset: int | None = None, epoch: int | None
     if offset is None:
         return TopicPartition(ssp.stream, ssp.partition)
     return TopicPartition(*ssp[1:], offset) if epoch is None else TopicPartition(*ssp[1:], offset, leader_epoch=epoch)
+
+
+#: The time limit of one commit.
+_COMMIT_S = 5.0
+_POLL_S = 0.1
+
+
+class GroupPositions:
+    """Commits positions to one consumer group, which has no members. Used by one thread.
+
+    A consumer does it, and no admin client: librdkafka aborts the process when the coordinator of a group goes down
+    during an admin call about groups (its issue 3663).
+    """
+
+    def __init__(self, group: str, properties: Mapping[str, str], client_errors: ClientErrors, clock: Clock) -> None:
+        """`properties` say how to connect."""
+        self._group = group
+        self._client_errors = client_errors
+        self._clock = clock
+        self._answered = False
+        self._error: KafkaError | None = None
+        own: dict[str, Any] = {"group.id": group, "enable.auto.commit": "false", "on_commit": self._answer}
+        self._consumer = make_client(Consumer, {**dict(properties), **own}, client_errors)
+
+    def commit(self, positions: Mapping[SystemStreamPartition, int]) -> None:
+        """Wait at most 5 s until the offsets are committed. Raises EnvironmentFailure where the broker does not allow
+        it or the group has members, RetriableError without an answer."""
+        self._answered, self._error = False, None
+        offsets = [TopicPartition(ssp.stream, ssp.partition, offset) for ssp, offset in positions.items()]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as cause:
+            raise self._client_errors.general_error(error_of(cause), self._where, "READ") from cause
+        deadline = self._clock.monotonic() + _COMMIT_S
+        while not self._answered:
+            if self._clock.monotonic() > deadline:
+                silence = RetriableError(f"{self._where}: no answer from {self._client_errors.servers}")
+                silence.outage = True
+                raise silence
+            self._consumer.poll(_POLL_S)
+        if self._error is not None:
+            raise self._client_errors.general_error(self._error, self._where, "READ")
+
+    def close(self) -> None:
+        """Disconnect; a commit without an answer is given up."""
+        self._consumer.close()
+
+    @property
+    def _where(self) -> str:
+        return f"group '{self._group}'"
+
+    def _answer(self, error: KafkaError | None, offsets: list[Any]) -> None:
+        self._error = error or next((each.error for each in offsets if each.error is not None), None)
+        self._answered = True

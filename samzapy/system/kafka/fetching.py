@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 from math import ceil
-from operator import itemgetter, ne
 from threading import Lock
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
-from samzapy.system.kafka.client import ClientErrors, make_client
-from samzapy.system.kafka.library import extension, with_extension
+from samzapy.system.kafka.client import ClientErrors, extension, make_client, with_extension
 
 
 class Event(NamedTuple):
@@ -56,13 +54,11 @@ class Fetch(ABC):
         """Drop what was fetched; called before the consumer is closed."""
 
 
-def open_consumer(
-    properties: Mapping[str, Any], client_errors: ClientErrors, ssps: Collection[SystemStreamPartition]
-) -> tuple[Any, Fetch]:
-    """A consumer that is going to read `ssps`, and the fetch of its records. Raises ConfigError as `make_client`."""
+def open_consumer(properties: Mapping[str, Any], client_errors: ClientErrors) -> tuple[Any, Fetch]:
+    """A consumer, and the fetch of its records. Raises ConfigError as `make_client`."""
     if extension is None:
         client = make_client(Consumer, properties, client_errors)
-        return client, MessageFetch(client, client_errors.system, ssps)
+        return client, MessageFetch(client, client_errors.system)
     client = make_client(Consumer, {**with_extension(properties), **_OWN_ERRORS}, client_errors)
     found = list[Event]()
     queue = extension.FetchQueue(client, _noted(client_errors, found))
@@ -143,75 +139,18 @@ class NativeFetch(Fetch):
             self._queue.close()
 
 
-# Looked up once: each is a method in C.
-_error, _topic, _partition = Message.error, Message.topic, Message.partition
-_offset, _key, _value, _timestamp, _headers = (
-    Message.offset,
-    Message.key,
-    Message.value,
-    Message.timestamp,
-    Message.headers,
-)
-_milliseconds = itemgetter(1)
-
-
-def _times(records: Sequence[Any]) -> list[int]:
-    """The times of records, read now, even if nothing looks at them later.
-
-    A time costs as much as any three other columns. But a column for later would keep librdkafka's objects, and that
-    costs more: released at once, they leave their memory, still in the processor's cache, to the next ones."""
-    return list(map(_milliseconds, map(_timestamp, records)))
-
-
 def split_errors(messages: list[Any]) -> tuple[list[Any], list[Any]]:
     """Separate the records from the error events among them."""
-    if not any(map(_error, messages)):
-        return messages, []
     return [m for m in messages if m.error() is None], [m for m in messages if m.error() is not None]
 
 
-def batches(
-    system: str,
-    messages: list[Any],
-    *,
-    one_topic: bool,
-    only: SystemStreamPartition | None = None,
-) -> Iterator[RecordBatch]:
-    """One batch for each run of records of one partition. `only`: the partition of all records, if just one is
-    assigned."""
-    if only is not None:
-        yield _batch(only, messages)
-        return
-    partitions = list(map(_partition, messages))
-    for start, end in pairwise(_cuts(messages, partitions, one_topic=one_topic)):
-        run = messages if end - start == len(messages) else messages[start:end]
-        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run)
-
-
-def _batch(ssp: SystemStreamPartition, run: Sequence[Any]) -> RecordBatch:
-    offsets, keys, values = _offsets(run), list(map(_key, run)), list(map(_value, run))
-    headers = list(map(_headers, run)) if any(map(_headers, run)) else None
-    return RecordBatch(ssp, offsets, keys, values, _times(run), headers)
-
-
-def _offsets(run: Sequence[Any]) -> Sequence[int]:
-    """The offsets of a run. They only grow: if there are as many as lie between the first and the last, they are a
-    range."""
-    first, last = run[0].offset(), run[-1].offset()
-    return range(first, last + 1) if last - first + 1 == len(run) else list(map(_offset, run))
-
-
-def _cuts(messages: Sequence[Any], partitions: list[int], *, one_topic: bool) -> list[int]:
-    """The indexes between runs, with 0 and the number of messages."""
-    count = len(messages)
-    cuts = set() if partitions.count(partitions[0]) == count else _changes(partitions)
-    if not one_topic:
-        cuts |= _changes(list(map(_topic, messages)))
-    return [0, *sorted(cuts), count]
-
-
-def _changes(column: Sequence[Any]) -> set[int]:
-    return set(compress(range(1, len(column)), map(ne, column[1:], column)))
+def batches(system: str, messages: Iterable[Any]) -> Iterator[RecordBatch]:
+    """One batch for each run of records of one partition. It keeps none of the messages."""
+    for (topic, partition), group in groupby(messages, lambda message: (message.topic(), message.partition())):
+        rows = [(m.offset(), m.key(), m.value(), m.timestamp()[1], m.headers()) for m in group]
+        offsets, keys, values, times, headers = zip(*rows, strict=True)
+        ssp = SystemStreamPartition(system, topic, partition)
+        yield RecordBatch(ssp, offsets, keys, values, times, headers if any(headers) else None)
 
 
 #: Messages become columns in slices: the garbage collector tracks librdkafka's objects, and runs whenever 700 new ones
@@ -222,11 +161,9 @@ _SLICE = 500
 class MessageFetch(Fetch):
     """Takes the records from confluent-kafka's Messages."""
 
-    def __init__(self, client: Any, system: str, ssps: Collection[SystemStreamPartition]) -> None:
+    def __init__(self, client: Any, system: str) -> None:
         self._client = client
         self._system = system
-        self._one_topic = len({ssp.stream for ssp in ssps}) < 2
-        self._only = next(iter(ssps)) if len(ssps) == 1 else None
 
     def follow(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Do nothing: the consumer's own queue has everything."""
@@ -241,8 +178,7 @@ class MessageFetch(Fetch):
             records, errors = split_errors(messages)
             taken = len(messages)
             messages = []  # so that they are gone before there are others
-            if records:
-                found.extend(batches(self._system, records, one_topic=self._one_topic, only=self._only))
+            found.extend(batches(self._system, records))
             records = []
             events.extend(map(_event_of, errors))
             most -= taken

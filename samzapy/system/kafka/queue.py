@@ -2,20 +2,17 @@
 
 1. `NativeQueue`: columns go into the queue in one call of the compiled extension, which notes the outcomes on
    librdkafka's threads.
-2. `ReportedQueue`, without the extension: confluent-kafka's `produce` is mapped over the columns. Every record carries
-   a callback, because a record without one fails silently. The callback is a dict's own `__setitem__`: librdkafka calls
-   it with (error, message), so the dict holds the last delivered message under None and one failed message for each
-   kind of error, and no Python frame runs for a record. One call costs no more than one record's share of
-   `produce_batch`, which needs a dict for each record, and supports neither headers nor timestamps.
+2. `ReportedQueue`, without the extension: a call of confluent-kafka's `produce` for each record, with a callback, because
+   a record without one fails silently. The callback is a dict's own `__setitem__`: librdkafka calls it with (error,
+   message), so the dict holds the last delivered message under None and one failed message for each kind of error.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import length_hint
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -24,9 +21,15 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingColumns
 from samzapy.clock import Clock
 from samzapy.errors import ProducerError, SamzapyError, UnknownPartition
-from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts
+from samzapy.system.kafka.client import (
+    ClientErrors,
+    all_counts,
+    extension,
+    make_client,
+    partition_counts,
+    with_extension,
+)
 from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
-from samzapy.system.kafka.library import extension, with_extension
 from samzapy.system.partitioner import KeyHashes
 
 Callback = Callable[[Any, Any], None]
@@ -87,8 +90,6 @@ LARGEST_RECORD = 1_000_000
 _CHOSEN_BY_KEY = -1
 #: A property of the client library, not of librdkafka.
 _ONLY_FAILURES = "delivery.report.only.error"
-#: The number of records that `produce` is mapped over at a time.
-_PART = 5_000
 
 
 class RecordQueue(ABC):
@@ -225,42 +226,26 @@ class ReportedQueue(RecordQueue):
         self._reports = DeliveryReports()
 
     def _put(self, columns: OutgoingColumns, numbers: int | Sequence[int]) -> None:
-        for start in range(0, columns.size, _PART):
-            self._put_part(columns, numbers, slice(start, min(start + _PART, columns.size)))
-
-    def _put_part(self, columns: OutgoingColumns, numbers: int | Sequence[int], part: slice) -> None:
-        stream, count = columns.stream, part.stop - part.start
-        chosen = [numbers] * count if isinstance(numbers, int) else numbers[part]
-        reports = {number: self._reports.callback(stream, None if number < 0 else number) for number in set(chosen)}
-        keys = [None] * count if columns.keys is None else columns.keys[part]
-        rows: list[Sequence[Any]] = [
-            *([stream] * count, columns.values[part], keys, chosen, [reports[number] for number in chosen])
-        ]
-        if columns.headers is not None or columns.timestamps is not None:
-            headers = [None] * count if columns.headers is None else columns.headers[part]
-            times = [None] * count if columns.timestamps is None else columns.timestamps[part]
-            # on_delivery stays out: it is another name for the callback. librdkafka takes 0 for now.
-            rows += [
-                [None] * count,
-                [0 if time_ms is None else time_ms or 1 for time_ms in times],
-                [None if carried is None else list(carried) for carried in headers],
-            ]
-        self._produce(rows)
-
-    def _produce(self, columns: Sequence[Sequence[Any]]) -> None:
-        """Call `produce` with the rows of the columns."""
-        first, *others = columns
-        rest = iter(first)
-        calls = map(self._client.produce, rest, *others)
-        while True:
+        absent, stream = repeat(None), columns.stream
+        produce, report = self._client.produce, self._reports.callback
+        rows = zip(
+            repeat(numbers) if isinstance(numbers, int) else numbers,
+            absent if columns.keys is None else columns.keys,
+            columns.values,
+            absent if columns.headers is None else columns.headers,
+            absent if columns.timestamps is None else columns.timestamps,
+            strict=False,
+        )
+        for number, key, value, headers, time_ms in rows:
+            callback = report(stream, None if number < 0 else number)
+            # librdkafka takes a time of 0 for now. on_delivery stays out: it is another name for the callback.
+            arguments: tuple[Any, ...] = (stream, value, key, number, callback)
+            if headers is not None or time_ms is not None:
+                arguments += (None, 0 if time_ms is None else time_ms or 1, None if headers is None else list(headers))
             try:
-                # Draining a map needs no Python frame for each record; after an exception it continues behind it.
-                deque(calls, maxlen=0)
+                produce(*arguments)
             except (BufferError, KafkaException) as cause:
-                at = len(first) - length_hint(rest) - 1
-                self._try_again(tuple(column[at] for column in columns), cause)
-            else:
-                return
+                self._try_again(arguments, cause)
 
     def _try_again(self, arguments: tuple[Any, ...], cause: Exception) -> None:
         """Wait for room in the queue and produce the record that did not fit; translate and raise any other `cause`."""

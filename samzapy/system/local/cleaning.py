@@ -20,8 +20,7 @@ from typing import Any
 from samzapy.clock import Clock
 from samzapy.errors import SamzapyError
 from samzapy.system.local.database import Database, Log
-from samzapy.system.local.streams import bounds, first_not_older
-from samzapy.system.local.topic import LEAST_DIRTY, Topic
+from samzapy.system.local.streams import LEAST_DIRTY, Topic, bounds, first_not_older
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from systems import SYSTEMS
 
 from samzapy.storage.local.directory import set_asides
 from samzapy.storage.local.marker import Marker
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 from samzapy.testing import ManualClock, open_store
 
 

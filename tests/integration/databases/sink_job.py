@@ -21,7 +21,7 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.prepare import prepare
 from samzapy.sinks import SqlSink
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 PARTITIONS = 2
 

@@ -22,7 +22,7 @@ from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreRef
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 PARTITIONS = 3

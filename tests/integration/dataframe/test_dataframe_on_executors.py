@@ -9,7 +9,7 @@ from spark_session import spark_session
 from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.dataframe import read_store, write_store
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 JOB = """

@@ -15,7 +15,7 @@ from samzapy.container.supervision.worker_process import files_needed, memory_ne
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.job.planner import plan
 from samzapy.storage.engines import load_engines
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 from samzapy.verify.processes import until
 
 PARTITIONS, STORES = 8, 3

@@ -15,8 +15,7 @@ from samzapy.job.model import JobModel
 from samzapy.runner import driver
 from samzapy.runner.checks import Checks
 from samzapy.runner.driver import watch_sizes
-from samzapy.system.clients import SystemClients
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import SystemClients, system_factory
 
 pytestmark = pytest.mark.kafka
 

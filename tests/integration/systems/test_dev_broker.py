@@ -6,7 +6,7 @@ import pytest
 
 from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.devkafka import DevBroker
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -16,8 +16,7 @@ from samzapy.container.outputs.collector import Outbox
 from samzapy.container.outputs.producers import RecordLimits
 from samzapy.errors import RecordRefused, RecordTooLarge, TransactionIndeterminate
 from samzapy.metrics import Registry
-from samzapy.system.clients import SystemClients
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import SystemClients, system_factory
 from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = pytest.mark.kafka

@@ -13,7 +13,7 @@ from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, change_columns
 from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition, UnknownStream
-from samzapy.system.kafka import KafkaSystemFactory, library, queue
+from samzapy.system.kafka import KafkaSystemFactory, client, queue
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -234,8 +234,8 @@ def test_writing_leaves_no_objects_behind(topic, writer):
 @compiled_only
 def test_the_plugins_of_the_job_stay():
     path = native.extension.__file__
-    assert library.with_extension({"a": "1"}) == {"a": "1", "plugin.library.paths": path}
-    assert library.with_extension({"plugin.library.paths": "a.so"}) == {"plugin.library.paths": f"a.so;{path}"}
+    assert client.with_extension({"a": "1"}) == {"a": "1", "plugin.library.paths": path}
+    assert client.with_extension({"plugin.library.paths": "a.so"}) == {"plugin.library.paths": f"a.so;{path}"}
 
 
 #: Gives producers up with records in their queues, over and over.

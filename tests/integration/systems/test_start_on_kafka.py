@@ -11,7 +11,7 @@ from samzapy.config.loader import load_job
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 from samzapy.system.kafka import admin as kafka_admins
 from samzapy.system.kafka import client as kafka_clients
 from samzapy.system.kafka import fetching as kafka_fetching

@@ -16,7 +16,7 @@ from samzapy.storage.changelog.restore import StoreRestore, run_restores
 from samzapy.storage.local.files import LocalStores
 from samzapy.storage.local.marker import StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 SSP = SystemStreamPartition("log", "changes", 0)
 IDENTITY = StoreIdentity("job-1", "s", 0, "t")

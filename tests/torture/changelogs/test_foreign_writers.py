@@ -19,7 +19,7 @@ from samzapy.config.loader import load_job
 from samzapy.errors import ForeignRecords
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.runner.prepare import prepare
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

@@ -27,8 +27,7 @@ from samzapy.runner.base import RunOptions
 from samzapy.runner.driver import watching
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import job_clients
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients, system_factory
 from samzapy.system.log_consumer import LogConsumer
 from samzapy.testing import ManualClock
 

@@ -13,7 +13,7 @@ from samzapy.api.task import StreamTask
 from samzapy.checkpoint.factories import TopicCheckpointManagerFactory
 from samzapy.config.loader import load_job
 from samzapy.config.own_streams import checkpoint_stream
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 
 class Idle(StreamTask):

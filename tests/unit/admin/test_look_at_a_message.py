@@ -9,7 +9,7 @@ from samzapy.admin.inspection import JobInspector
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.errors import RetriableError
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from samzapy.config.guarantee_warnings import (
 from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.job import transactions
 from samzapy.job.transactions import refused, state_transactions, weakened_state
-from samzapy.system.factories import load_factory
+from samzapy.system.clients import load_factory
 
 STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
 LOGGED = {**STORE, "stores.s.changelog": "kafka.s"}

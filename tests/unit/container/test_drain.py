@@ -15,7 +15,7 @@ from samzapy import (
 )
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.errors import TaskFailed
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 
 class Draining(EndOfStreamListenerTask, DrainListenerTask):

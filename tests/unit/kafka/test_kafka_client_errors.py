@@ -213,7 +213,7 @@ def test_a_cluster_that_is_not_reached_is_noted_by_both_ways_to_fetch(compiled, 
         monkeypatch.setattr(fetching, "extension", None)
     client_errors = ClientErrors("kafka", "127.0.0.1:1")
     settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": "127.0.0.1:1"})
-    client, fetch = open_consumer(consumer_properties(settings, "c"), client_errors, [])
+    client, fetch = open_consumer(consumer_properties(settings, "c"), client_errors)
     for _ in range(100):
         client.poll(0.1)
         if client_errors.last:

@@ -1,12 +1,10 @@
 import gc
 from itertools import pairwise
 
-import pytest
 from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.system.kafka.fetching import batches, split_errors
 
 
@@ -24,11 +22,11 @@ def message(topic, partition, offset, headers=None, error=None):
 
 
 def test_a_run_of_one_partition_is_one_batch():
-    (batch,) = batches("kafka", [message("t", 3, offset) for offset in (4, 5, 9)], one_topic=True)
+    (batch,) = batches("kafka", [message("t", 3, offset) for offset in (4, 5, 9)])
     assert str(batch.ssp) == "kafka.t[3]"
-    assert batch.offsets == [4, 5, 9]
-    assert batch.keys == [b"k4", b"k5", b"k9"]
-    assert batch.values == [b"v4", b"v5", b"v9"]
+    assert list(batch.offsets) == [4, 5, 9]
+    assert list(batch.keys) == [b"k4", b"k5", b"k9"]
+    assert list(batch.values) == [b"v4", b"v5", b"v9"]
     assert list(batch.timestamps) == [1004, 1005, 1009]
     assert (batch.timestamps[-1], list(batch.timestamps[1:]), len(batch.timestamps)) == (1009, [1005, 1009], 3)
     assert batch.headers is None
@@ -36,39 +34,27 @@ def test_a_run_of_one_partition_is_one_batch():
 
 def test_headers_of_one_record_make_a_column():
     first, second = message("t", 0, 0), message("t", 0, 1, [("a", b"1")])
-    (batch,) = batches("kafka", [first, second], one_topic=True)
-    assert batch.headers == [None, [("a", b"1")]]
-
-
-@pytest.mark.parametrize("offsets", [[4, 5, 6], [4, 5, 9], [7]])
-def test_a_batch_of_the_only_partition_has_the_columns_of_its_records(offsets):
-    only = SystemStreamPartition("kafka", "t", 3)
-    messages = [message("t", 3, offset, [("a", b"1")]) for offset in offsets]
-    (batch,) = batches("kafka", messages, one_topic=True, only=only)
-    assert batch.ssp == only
-    assert list(batch.offsets) == offsets
-    assert batch.keys == [b"k%d" % offset for offset in offsets]
-    assert batch.values == [b"v%d" % offset for offset in offsets]
-    assert batch.timestamps == [1000 + offset for offset in offsets]
+    (batch,) = batches("kafka", [first, second])
+    assert list(batch.headers) == [None, [("a", b"1")]]
 
 
 def test_a_batch_keeps_none_of_the_client_s_messages():
     messages = [message("times", 3, offset) for offset in (4, 5, 9)]
-    (batch,) = batches("kafka", messages, one_topic=True)
+    (batch,) = batches("kafka", messages)
     del messages
     assert not any(isinstance(each, Message) and each.topic() == "times" for each in gc.get_objects())
     assert list(batch.timestamps) == [1004, 1005, 1009]
 
 
 def test_topics_are_kept_apart_where_their_partitions_are_equal():
-    found = list(batches("kafka", [message("a", 0, 1), message("b", 0, 2)], one_topic=False))
+    found = list(batches("kafka", [message("a", 0, 1), message("b", 0, 2)]))
     assert [str(batch.ssp) for batch in found] == ["kafka.a[0]", "kafka.b[0]"]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), min_size=1, max_size=40))
 def test_batches_are_the_messages_in_their_order(targets):
     messages = [message(topic, partition, offset) for offset, (topic, partition) in enumerate(targets)]
-    found = list(batches("kafka", messages, one_topic=False))
+    found = list(batches("kafka", messages))
     flat = [(batch.ssp.stream, batch.ssp.partition, offset) for batch in found for offset in batch.offsets]
     assert flat == [(topic, partition, offset) for offset, (topic, partition) in enumerate(targets)]
     assert all(one.ssp != other.ssp for one, other in pairwise(found))

@@ -16,7 +16,7 @@ from samzapy.replay.session import Replay
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 HERE = "replayed_job"
 OUT = SystemStream("local", "out")

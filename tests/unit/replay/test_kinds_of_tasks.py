@@ -12,7 +12,7 @@ from replayed_job import BASE_MS, JOB
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 WITHOUT_STORE = JOB[: JOB.index("stores.counts")]
 

@@ -14,7 +14,7 @@ from samzapy.metrics.series import as_text
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 
 class Failing(StreamTask):

@@ -18,8 +18,7 @@ from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
-from samzapy.system.clients import job_clients
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients, system_factory
 from samzapy.system.memory import MemoryCluster
 
 

@@ -16,8 +16,7 @@ from samzapy.runner.base import RunOptions, StartableJob
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import preparing
 from samzapy.runner.stopping import STOPPING, StopSignals
-from samzapy.system.clients import job_clients
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients, system_factory
 
 
 class NeverCalled(StreamTask):

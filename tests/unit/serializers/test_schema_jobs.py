@@ -20,7 +20,7 @@ from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare, preparing
 from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 from samzapy.testing import TaskTestDriver
 
 PLAIN = {"user": "ann", "amount": 3}

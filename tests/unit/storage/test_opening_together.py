@@ -15,7 +15,7 @@ from samzapy.storage.engines import load_engines
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import TaskSettings
 from samzapy.storage.startup import begin_all_stores, restore_together
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 TASKS = 20
 

@@ -6,8 +6,8 @@ import pytest
 
 from samzapy import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
-from samzapy.system.choosers.stack import RoundRobin, Tiered
+from samzapy.system.choosers import RoundRobin, Tiered
+from samzapy.system.choosing_consumer import Bootstrap, ChoosingConsumer, Portion
 from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock
 

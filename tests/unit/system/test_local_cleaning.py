@@ -9,7 +9,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.system.local import cleaning
-from samzapy.system.local import topic as topic_module
+from samzapy.system.local import streams as topic_module
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.testing import ManualClock
 from samzapy.verify.processes import until

@@ -2,7 +2,7 @@ import pytest
 
 from samzapy.api.system import StreamSpec
 from samzapy.errors import ConfigError
-from samzapy.system.local.topic import topic
+from samzapy.system.local.streams import topic
 
 
 def test_a_stream_without_configuration_has_kafkas_defaults_and_keeps_everything():

@@ -4,7 +4,7 @@ from samzapy.api.system import SystemFactory, SystemSettings
 from samzapy.config.reading.classes import SYSTEMS
 from samzapy.errors import ConfigError
 from samzapy.replay.past import PastFactory
-from samzapy.system.factories import load_factory, system_factory
+from samzapy.system.clients import load_factory, system_factory
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.system.memory import MemorySystemFactory
 

@@ -10,7 +10,7 @@ from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.errors import ConfigError
-from samzapy.system.factories import load_factory
+from samzapy.system.clients import load_factory
 
 TWO_SYSTEMS = {"systems.other.samza.factory": "local", "task.inputs": "kafka.a,other.b"}
 

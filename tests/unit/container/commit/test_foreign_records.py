@@ -22,8 +22,7 @@ from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ForeignRecords, JobTakenOver, UnknownStream
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import job_clients
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients, system_factory
 
 #: Two guarantees share the code of the others here: `make test-slow` runs them.
 GUARANTEES = [

@@ -31,8 +31,7 @@ from samzapy.errors import (
 from samzapy.failpoints import arm, disarm
 from samzapy.job.transactions import state_transactions, transactional_id
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import SystemClients, job_clients
-from samzapy.system.factories import has_transactions, system_factory
+from samzapy.system.clients import SystemClients, has_transactions, job_clients, system_factory
 from samzapy.system.local.producer import LogProducer
 from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock

@@ -28,7 +28,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 #: Two guarantees share the code of the others here: `make test-slow` runs them.
 GUARANTEES = [

@@ -14,8 +14,8 @@ from samzapy.api.system import Choice, MessageChooser, OutgoingRecord, StreamSpe
 from samzapy.container.event_time.control_messages import SentControl, encode
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.errors import ConfigError, TaskFailed
-from samzapy.system.choosers.consumer import ChoosingConsumer
-from samzapy.system.factories import system_factory
+from samzapy.system.choosing_consumer import ChoosingConsumer
+from samzapy.system.clients import system_factory
 
 
 class NotingTask(StreamTask):

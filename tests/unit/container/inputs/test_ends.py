@@ -11,8 +11,8 @@ from samzapy.container.inputs.decode import BatchDecoder, Decoder, TolerantDecod
 from samzapy.container.inputs.inputs import Inputs, PollLimits
 from samzapy.errors import SerdeError
 from samzapy.serializers.documents import JsonSerde
-from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
-from samzapy.system.choosers.stack import RoundRobin
+from samzapy.system.choosers import RoundRobin
+from samzapy.system.choosing_consumer import Bootstrap, ChoosingConsumer, Portion
 from samzapy.system.log_consumer import LogConsumer
 from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock

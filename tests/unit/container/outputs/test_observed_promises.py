@@ -12,7 +12,7 @@ from samzapy.config.loader import load_job
 from samzapy.container.outputs.producers import TransactionOnDemand
 from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import FailPointReached, disarm
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 ELSEWHERE = SystemStream("aside", "copies")
 EXACTLY = {"task.guarantee": "exactly-once", "task.commit.ms": "30000"}

@@ -13,7 +13,7 @@ from samzapy.config.loader import load_job
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 LOG, METRICS = SystemStreamPartition("sys", "counts-log", 0), SystemStreamPartition("sys", "metrics", 0)
 

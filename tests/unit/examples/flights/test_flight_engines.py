@@ -20,7 +20,7 @@ from samzapy.examples.flights.load import load
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import system_factory
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 

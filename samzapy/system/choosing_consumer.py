@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer, WaitingRecords
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.system.choosers.stack import Chooser
+from samzapy.system.choosers import Chooser
 
 logger = logging.getLogger(__name__)
 
