@@ -54,7 +54,7 @@ from samzapy.errors import (
     TooFewFiles,
     UnknownStream,
 )
-from samzapy.job.lease import ContainerReport, HttpAddress, Stall
+from samzapy.job.lease import HttpAddress, Stall
 from samzapy.job.model import replica_of
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.daemon import preload
@@ -172,7 +172,7 @@ _running = False
 
 
 class AttemptFailed(Exception):
-    """Raised in the worker so that Spark retries the task; the driver already has the reason."""
+    """Raised in the worker so that its Spark job fails; the driver already has the reason."""
 
 
 #: Seconds that a warm-up task holds its slot, so that the other tasks get workers of their own.
@@ -185,8 +185,8 @@ def warm_up(_: Iterable[int]) -> None:
     threading.Event().wait(_WARM_S)
 
 
-def run_task(version: str, work: bytes, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
-    """The function for `mapPartitions`: run the containers (one in each partition), and yield their last reports.
+def run_task(version: str, work: bytes, container_ids: Iterable[str]) -> Iterator[None]:
+    """The function for `mapPartitions`: run the container in each partition; yields nothing.
 
     Every version of samzapy has it under this name and with these parameters, so an executor with another one than the
     driver's `version` refuses `work`, the pickled coordinator and code, before it unpickles anything. Raises
@@ -195,21 +195,13 @@ def run_task(version: str, work: bytes, container_ids: Iterable[str]) -> Iterato
     if version != VERSION:
         raise EnvironmentFailure(refusal(version))
     coordinator, code = pickle.loads(work)  # noqa: S301  # the driver's own
-    yield from run_containers(coordinator, code, container_ids)
-
-
-def run_containers(
-    coordinator: HttpAddress, code: TravellingCode, container_ids: Iterable[str]
-) -> Iterator[ContainerReport]:
-    """Run the containers one after the other, and yield their last reports."""
     for container_id in container_ids:
-        report = attempt(coordinator, container_id, code)
-        if report is not None:
-            yield report
+        attempt(coordinator, container_id, code)
+    return iter(())
 
 
-def attempt(coordinator: HttpAddress, container_id: str, code: TravellingCode) -> ContainerReport | None:
-    """Register, take the user's code, build and run; returns None after a permanent failure. Raises AttemptFailed,
+def attempt(coordinator: HttpAddress, container_id: str, code: TravellingCode) -> None:
+    """Register, accept the user's code, build and run. Returns after a permanent failure, too. Raises AttemptFailed,
     RetriableError, TaskMigrated."""
     global _running  # noqa: PLW0603  # the question is about the process
     if _running:
@@ -227,7 +219,7 @@ def attempt(coordinator: HttpAddress, container_id: str, code: TravellingCode) -
         if lease.predecessor is not None:
             end_predecessor(lease.predecessor)
         serve_port = partial(container_port, PortSettings.facing(coordinator, token))
-        return _run(client, lease, spec, container_id, serve_port, code)
+        _run(client, lease, spec, container_id, serve_port, code)
     finally:
         _running = False
         client.close()
@@ -240,7 +232,7 @@ def _run(
     container_id: str,
     serve_port: ServePort,
     code: TravellingCode,
-) -> ContainerReport | None:
+) -> None:
     try:
         # Only now, so that the coordinator gets the reason why it cannot be read.
         code.arrive()
@@ -250,7 +242,8 @@ def _run(
         model = spec.model.container(container_id)
         if replica_of(container_id):
             with container_logging(config.supervision.log, config.job_name, container_id):
-                return standby_container(config, model, lease, on_lost=_leave, serve_port=serve_port).run()
+                standby_container(config, model, lease, on_lost=_leave, serve_port=serve_port).run()
+                return
 
         def give_up(stall: Stall) -> None:
             """End the process: the user's code does not return, so nothing else ends the attempt."""
@@ -260,7 +253,7 @@ def _run(
 
         with container_logging(config.supervision.log, config.job_name, container_id) as lines:
             process = ContainerProcess(lines, give_up, _leave, serve_port)
-            made = build_container(
+            container = build_container(
                 config,
                 model,
                 lease,
@@ -269,16 +262,14 @@ def _run(
                 transactions=spec.transactions,
                 process=process,
             )
-            return made.run()
+            container.run()
     except SamzapyError as error:
-        if _report(client, container_id, lease.epoch, error, permanent=isinstance(error, PERMANENT)):
-            return None
-        raise AttemptFailed(f"container {container_id}: {type(error).__name__}: {error}") from error
+        if not _report(client, container_id, lease.epoch, error, permanent=isinstance(error, PERMANENT)):
+            raise AttemptFailed(f"container {container_id}: {type(error).__name__}: {error}") from error
     except Exception as error:
         unexpected = unexpected_failure(container_id, error)
-        if _report(client, container_id, lease.epoch, unexpected):
-            return None
-        raise AttemptFailed(f"container {container_id}: {unexpected}") from error
+        if not _report(client, container_id, lease.epoch, unexpected):
+            raise AttemptFailed(f"container {container_id}: {unexpected}") from error
 
 
 def unexpected_failure(container_id: str, error: Exception) -> SamzapyError:
