@@ -81,7 +81,7 @@ def spark_application(
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             jvm = DriverJvm(verbose=verbose, began=began)
             try:
-                context = new_context(jvm, settings, {TOKEN: token}, master.address)
+                context = _new_context(jvm, settings, token, master.address)
             except BaseException:
                 jvm.close()
                 raise
@@ -105,15 +105,15 @@ def add_code(
             context.addArchive(path)
 
 
-def new_context(jvm: DriverJvm, settings: Mapping[str, str], variables: Mapping[str, str], address: str) -> Any:
-    """A context in that JVM; the workers of its executors get the environment variables. `address`: the master, for
-    errors. Raises EnvironmentFailure."""
+def _new_context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: str) -> Any:
+    """A context in that JVM; the workers of its executors get the token. `address`: the master, for errors. Raises
+    EnvironmentFailure."""
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         # The token is not a Spark setting, because Spark shows its settings in several places.
         with starting(address):
-            return SparkContext(conf=conf, gateway=jvm.gateway, environment=dict(variables))
+            return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
     finally:
         if threading.current_thread() is threading.main_thread():
             # pyspark has installed its own handler of Ctrl-C.
@@ -127,11 +127,6 @@ def starting(address: str) -> Iterator[None]:
         yield
     except (Py4JError, ValueError, OSError) as cause:
         raise EnvironmentFailure(f"Spark did not start on {address}: {one_line(cause)}") from cause
-
-
-def collected(tasks: Any) -> object:
-    """Run the job of an RDD."""
-    return tasks.collect()
 
 
 class Jvm(Protocol):
@@ -163,7 +158,7 @@ class SparkApplication:
 
     def collect(self, tasks: Any) -> object:
         """Run the job of an RDD; blocks. Raises Spark's own errors."""
-        return collected(tasks)
+        return tasks.collect()
 
     def close(self) -> None:
         """Stop Spark and end its JVM."""
@@ -256,22 +251,21 @@ class SparkApplication:
         ids = self.context._jsc.sc().getExecutorIds().mkString(",")  # noqa: SLF001  # not offered to Python
         return frozenset(ids.split(",")) if ids else frozenset()
 
-    def wait_for(self, hosts: Collection[str], wait: Callable[[float], object]) -> None:
+    def wait_for(self, hosts: Collection[str]) -> None:
         """Wait until Spark has an executor on each of the hosts, at most some seconds."""
-        for _ in range(int(_EXECUTORS_S / _EXECUTORS_PACE_S)):
-            if set(hosts) <= {place.host for place in self.executors()}:
-                return
-            wait(_EXECUTORS_PACE_S)
+        self._wait(lambda: set(hosts) <= {place.host for place in self.executors()})
 
     def warm(self, containers: int) -> None:
         """Make the executors start the daemon of their Python workers, and a worker for each container, which ends at once.
         Raises Spark's own errors."""
-        wait = threading.Event().wait
-        for _ in range(int(_EXECUTORS_S / _EXECUTORS_PACE_S)):
-            if len(self.executors()) >= self._executors:
-                break
-            wait(_EXECUTORS_PACE_S)
+        self._wait(lambda: len(self.executors()) >= self._executors)
         self.context.parallelize(range(containers), containers).foreachPartition(warm_up)
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        pause, rounds = threading.Event(), int(_EXECUTORS_S / _EXECUTORS_PACE_S)
+        while not condition() and rounds:
+            pause.wait(_EXECUTORS_PACE_S)
+            rounds -= 1
 
     def kill(self) -> None:
         """Kill the driver's JVM at once; the executors end with it."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -165,7 +164,7 @@ class SparkRun:
         config = self.prepared.config
         locality, executors = Locality(place_records(config)), Executors(spark.executors)
         locality.watch(watch.checks)
-        spark.wait_for(locality.hosts(), threading.Event().wait)
+        spark.wait_for(locality.hosts())
         executors.watch(watch.checks)
         work = pickle.dumps((self.service.address, self.code))
 
