@@ -28,7 +28,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.errors import SamzapyError
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 PACE_S = 0.05
 
 _SAMZAPY = (sys.executable, "-c", "from samzapy.cli.main import main; main()")
@@ -209,17 +209,17 @@ class NoProgress(SamzapyError):
 
 
 def until(
-    look: Callable[[], Found | None],
+    check: Callable[[], Found | None],
     awaited: Callable[[], str] | str,
     timeout_s: float = 60.0,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Found:
-    """The first true answer of `look`. Raises NoProgress, which names the `awaited` event, after `timeout_s`
+    """The first true answer of `check`. Raises NoProgress, which names the `awaited` event, after `timeout_s`
     seconds."""
     deadline = clock.monotonic() + timeout_s
     pause = threading.Event()
     while True:
-        answer = look()
+        answer = check()
         if answer:
             return answer
         if clock.monotonic() > deadline:

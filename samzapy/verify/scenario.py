@@ -51,7 +51,7 @@ from samzapy.verify.target import (
     schedule,
     write_job,
 )
-from samzapy.verify.traffic import Feeder, Pace, Stranger, Watcher, mean_burst
+from samzapy.verify.traffic import Feeder, ForeignWriter, Pace, Watcher, mean_burst
 from samzapy.verify.workload import events
 
 ALLOWED = {
@@ -124,7 +124,7 @@ _STEP = 1 / 1_000
 _PAST_LEASE_S = 3.0
 
 
-def strike(fault: Fault, scene: Scene, target: Target, stranger: Stranger) -> None:
+def strike(fault: Fault, scene: Scene, target: Target, writer: ForeignWriter) -> None:
     """Make the fault happen; the job may recover when this returns. Raises NoProgress without a victim."""
     broker = target.broker
     if fault.kind is Kind.DRIVER:
@@ -134,9 +134,9 @@ def strike(fault: Fault, scene: Scene, target: Target, stranger: Stranger) -> No
     elif fault.kind is Kind.OVERLAP:
         scene.overlap(stopped=target.may_stop_runs and fault.choice % 2 == 0)
     elif fault.kind is Kind.FOREIGN_WRITER:
-        stranger.write(fault.choice)
+        writer.write(fault.choice)
         scene.refuse("holds a record of another writer")
-        stranger.put_right()
+        writer.correct()
         scene.go_on("store", "adopt", FILE)
     elif fault.kind is Kind.ZOMBIE:
         _pause(_victim(fault, scene), scene)
@@ -160,12 +160,12 @@ def _victim(fault: Fault, scene: Scene) -> psutil.Process:
     """A process of the kind; waits until one runs."""
     candidates: list[psutil.Process] = []
 
-    def look() -> bool:
+    def check() -> bool:
         scene.status()
         candidates[:] = scene.run.executors() if fault.kind is Kind.EXECUTOR else scene.run.workers()
         return bool(candidates)
 
-    scene.until(look, f"a process to hit with {fault}")
+    scene.until(check, f"a process to hit with {fault}")
     return sorted(candidates, key=lambda process: process.pid)[fault.choice % len(candidates)]
 
 
@@ -312,7 +312,7 @@ class Scenario:
             containers, patience_s = self._target.containers, self._target.patience_s
             scene = Scene(self._folder, job_file, feeder, self._clock, containers, patience_s)
             stack.callback(scene.close)
-            self._through_faults(scene, Stranger(streams, changelog(self._name, "sum")))
+            self._through_faults(scene, ForeignWriter(streams, changelog(self._name, "sum")))
             scene.close()
             verdict = self._judge(streams, watcher, scene.state)
             if not verdict.violations:
@@ -328,17 +328,17 @@ class Scenario:
         producer, stream = streams.producer(), f"{self._name}-in"
         return Feeder(producer, stream, self._target.partitions, made, pace, lambda n: self._listener.written(plan, n))
 
-    def _through_faults(self, scene: Scene, stranger: Stranger) -> None:
+    def _through_faults(self, scene: Scene, writer: ForeignWriter) -> None:
         """Feed and strike until everything is processed and committed. A job that hangs is a finding."""
         plan = self._plan
         kinds = self._target.kinds
         try:
             scene.feeder.allow(plan.events // (plan.faults + 1))
             scene.fed(1)
-            self._tell("starting")
+            self._report("starting")
             scene.until(lambda: scene.caught_up(scene.feeder.ends), "running")
             for fault in schedule(plan.scenario, kinds, plan.faults, plan.events, plan.own_seed):
-                self._through(fault, scene, stranger)
+                self._through(fault, scene, writer)
             scene.feeder.allow(plan.events)
             scene.fed(plan.events)
             scene.recovered(scene.feeder.ends)
@@ -346,27 +346,27 @@ class Scenario:
         except NoProgress as hung:
             self._findings.append(Finding("progress", 1, str(hung)))
 
-    def _through(self, fault: Fault, scene: Scene, stranger: Stranger) -> None:
+    def _through(self, fault: Fault, scene: Scene, writer: ForeignWriter) -> None:
         feeder = scene.feeder
         feeder.allow(fault.after if fault.kind is Kind.UPGRADE else fault.until)
         scene.fed(fault.after)
         struck = self._clock.monotonic()
         self._struck.append(fault)
-        strike(fault, scene, self._target, stranger)
+        strike(fault, scene, self._target, writer)
         feeder.allow(fault.until)
         if not fault.patient:
-            self._tell(f"{fault}; not waited for")
+            self._report(f"{fault}; not waited for")
             return
         scene.fed(min(feeder.acknowledged + _PROOF_OF_LIFE, fault.until))
         scene.recovered(feeder.ends)
         self._recoveries_s.append(self._clock.monotonic() - struck)
-        self._tell(f"{fault}; recovered in {self._recoveries_s[-1]:.1f} s")
+        self._report(f"{fault}; recovered in {self._recoveries_s[-1]:.1f} s")
 
-    def _tell(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         self._listener.happened(self._plan, line)
 
     def _judge(self, streams: Streams, watcher: Watcher, state: Path) -> Verdict:
-        self._tell("checking")
+        self._report("checking")
         plan, target = self._plan, self._target
         if not self._findings:
             try:

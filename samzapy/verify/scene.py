@@ -75,11 +75,11 @@ class Scene:
         self._left += first.below()
         self.run = self._new_run()
 
-        def look() -> bool:
+        def check() -> bool:
             meanwhile()
             return self._running()
 
-        self.until(look, "the new run at work")
+        self.until(check, "the new run at work")
         self.until(lambda: first.exit_code is not None, "the previous run has let go", LONGEST_STOP_S)
         if "has taken over" not in first.errors:
             raise NoProgress(f"the previous run ended with exit code {first.exit_code}: {first.last_words}")
@@ -148,10 +148,10 @@ class Scene:
         status = self.status()
         return set() if status is None else {container["epoch"] for container in status["containers"]}
 
-    def until(self, look: Callable[[], Any], what: str, timeout_s: float | None = None) -> None:
-        """Wait until `look` is true, as long as for a recovery if nothing else is said. Raises NoProgress with the
+    def until(self, check: Callable[[], Any], what: str, timeout_s: float | None = None) -> None:
+        """Wait until `check` is true, as long as for a recovery if nothing else is said. Raises NoProgress with the
         job's status, JobRefused, and the feeder's failure."""
-        until(look, lambda: f"{what}; {self._described()}", timeout_s or self._patience_s, self._clock)
+        until(check, lambda: f"{what}; {self._described()}", timeout_s or self._patience_s, self._clock)
 
     def caught_up(self, ends: tuple[int, ...]) -> bool:
         """Whether every container runs and all of them together have processed the input up to `ends`."""
@@ -169,11 +169,11 @@ class Scene:
     def fed(self, number: int) -> None:
         """Wait until the log holds this number of events."""
 
-        def look() -> bool:
+        def check() -> bool:
             self.status()
             return self.feeder.acknowledged >= number
 
-        self.until(look, f"{number} events written")
+        self.until(check, f"{number} events written")
 
     def stop(self) -> None:
         """Make it commit and stop. Raises NoProgress if it does not stop, or fails to commit."""

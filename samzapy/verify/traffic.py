@@ -1,8 +1,8 @@
-"""The clients beside the job: the feeder writes its inputs, the watcher reads its outputs, the stranger disturbs it.
+"""The clients beside the job: the feeder writes its inputs, the watcher reads its outputs, the writer disturbs it.
 
 feeder      writes the events in bursts, in a thread, never past a limit that the scenario moves on
 watcher     reads committed outputs while the faults strike: each of them must still exist in the end
-stranger    puts a wrong record into a changelog, and corrects it once the job has refused it
+writer    puts a wrong record into a changelog, and corrects it once the job has refused it
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Watcher:
 _WRONG = b"1000000000"
 
 
-class Stranger:
+class ForeignWriter:
     """Writes to `changelog`, a store with numbers as values."""
 
     def __init__(self, streams: Streams, changelog: str) -> None:
@@ -184,7 +184,7 @@ class Stranger:
         self._replaced = records[choice % len(records)]
         self._send(self._replaced, _WRONG)
 
-    def put_right(self) -> None:
+    def correct(self) -> None:
         """Write the value that the job itself wrote last for that key."""
         assert self._replaced is not None
         key = self._replaced.key

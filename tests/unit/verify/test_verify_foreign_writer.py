@@ -10,7 +10,7 @@ from samzapy.api.system import OutgoingRecord, SystemSettings
 from samzapy.verify.evidence import replay
 from samzapy.verify.processes import NoProgress
 from samzapy.verify.streams import Streams
-from samzapy.verify.traffic import Stranger
+from samzapy.verify.traffic import ForeignWriter
 
 CHANGELOG = "sums"
 
@@ -37,13 +37,13 @@ def write(streams: Streams, *records: tuple[bytes, bytes | None]) -> None:
 def test_a_wrong_record_replaces_a_value_until_the_jobs_own_last_word_is_written_again(streams, last):
     write(streams, (b"a", b"5"), (b"a", last))
     before = replay(streams.read(CHANGELOG), 2)
-    stranger = Stranger(streams, CHANGELOG)
+    stranger = ForeignWriter(streams, CHANGELOG)
     stranger.write(4)
     assert replay(streams.read(CHANGELOG), 2) != before
-    stranger.put_right()
+    stranger.correct()
     assert replay(streams.read(CHANGELOG), 2) == before
 
 
 def test_there_must_be_something_to_replace(streams):
     with pytest.raises(NoProgress, match="nothing to replace"):
-        Stranger(streams, CHANGELOG).write(0)
+        ForeignWriter(streams, CHANGELOG).write(0)
