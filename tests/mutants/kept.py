@@ -578,16 +578,16 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cache/budget.py",
-        "free = each.cache.free if each is account else each.cache.give_back",
-        "free = each.cache.free",
+        "free = each.free if each is cache else each.give_back",
+        "free = each.free",
         (
             "tests/unit/storage/kv/test_cache_budget.py::test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself",
         ),
     ),
     Mutant(
-        "samzapy/storage/kv/cache/budgeted.py",
-        "self._grown = max(0.0, self._grown + (size - before) * stands_for)",
-        "pass",
+        "samzapy/storage/kv/cache/cached.py",
+        "return FACTOR * bytes_of_some * len(dirty) > len(some) * (self._budget.max_bytes // _COMMITTED)",
+        "return False",
         ("tests/unit/storage/kv/test_cache_budget.py",),
     ),
     Mutant(

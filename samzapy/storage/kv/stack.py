@@ -14,6 +14,7 @@ A layer that the job file does not ask for is left out, so it costs nothing.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,6 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.storage.kv.access_logged import AccessLog, AccessLoggedStore
 from samzapy.storage.kv.cache.budget import CacheBudget
-from samzapy.storage.kv.cache.budgeted import BudgetedStore
 from samzapy.storage.kv.cache.cached import CachedStore
 from samzapy.storage.kv.codec import EntryCodec, Origin
 from samzapy.storage.kv.copying import CopyingStore, SerializedValues
@@ -118,11 +118,10 @@ class _Layers:
     def objects(self) -> Layer:
         config = self._config
         codec = self._serialized if self._limit is not None or self._copies else self._stamped
-        if config.object_cache_size is None:
-            return BudgetedStore(codec, self.uncommitted, self._budget, config.write_batch_size)
         if config.object_cache_size == 0:
             return DirectStore(codec, self.uncommitted)
-        return CachedStore(codec, self.uncommitted, config.object_cache_size, config.write_batch_size)
+        cap = config.object_cache_size or sys.maxsize
+        return CachedStore(codec, self.uncommitted, self._budget, config.write_batch_size, cap)
 
     def serializing(self, inner: Layer) -> Layer:
         if self._limit is not None:

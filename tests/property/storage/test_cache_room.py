@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from samzapy.api.engine import EngineSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.serializers import JsonSerde, StringSerde
+from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.cache.cached import CachedStore
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.kv.stack import build_stack
@@ -52,7 +53,7 @@ def cache_of(size, batch, room):
     config = StoreConfig("s", "inmemory", "string", "json", object_cache_size=size, write_batch_size=batch)
     engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
     stack = build_stack(config, engine, StringSerde(), JsonSerde())
-    cache = StepCountedCache(stack.store._codec, stack.uncommitted, size, batch)
+    cache = StepCountedCache(stack.store._codec, stack.uncommitted, CacheBudget(), batch, size)
     cache._room = room
     return cache
 

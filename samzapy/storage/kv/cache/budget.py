@@ -1,4 +1,11 @@
-"""The memory that the object caches of a container share."""
+"""The memory that the object caches of a container share.
+
+    bytes of all caches + uncommitted bytes <= max_bytes      (uncommitted bytes count up to half of it)
+    uncommitted bytes <= max_bytes / 2, or the container commits
+
+An entry of a cache counts as FACTOR * (the bytes of its serialized key and value + ENTRY_BYTES): about the memory of a
+small document. Numbers, texts and bytes take less than that, deeply nested values up to twice as much.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +14,10 @@ from typing import Protocol
 
 #: The bytes of a container without `container.cache.max.bytes`.
 DEFAULT_BYTES = 268_435_456
-#: The part of the budget that is freed at once, and the part that a cache gives back at once.
-_FREED, _GIVEN = 256, 8
+#: Memory per serialized byte, and the serialized bytes that stand for the tables of a cache.
+FACTOR, ENTRY_BYTES = 5, 50
+#: The part of the budget that a cache gets, or that is freed, at once; and the part that a cache gives back at once.
+_STEP, _GIVEN = 256, 8
 #: The part of the budget that uncommitted bytes may take before the container commits.
 _UNCOMMITTED = 2
 #: The weight of earlier uses each time that memory is short.
@@ -20,39 +29,21 @@ class BudgetedCache(Protocol):
 
     @property
     @abstractmethod
+    def size(self) -> int:
+        """The bytes that it holds."""
+
+    @property
+    @abstractmethod
     def uses(self) -> int:
         """Reads and writes since it was made."""
 
     @abstractmethod
     def give_back(self, size: int) -> None:
-        """Evict about `size` bytes of clean entries, and report the remaining bytes."""
+        """Evict about `size` bytes of clean entries."""
 
     @abstractmethod
     def free(self, size: int) -> None:
-        """Evict `size` bytes, changes included, and report the remaining bytes."""
-
-
-class Account:
-    """One cache in the budget: the bytes that it holds, and its recent use."""
-
-    __slots__ = ("_lately", "_uses", "cache", "size")
-
-    def __init__(self, cache: BudgetedCache) -> None:
-        self.cache = cache
-        self.size = 0
-        self._uses = 0
-        self._lately = 0.0
-
-    def look(self) -> None:
-        """Count the uses since the last look; earlier ones fade."""
-        uses = self.cache.uses
-        self._lately = _FADING * self._lately + uses - self._uses
-        self._uses = uses
-
-    @property
-    def bytes_a_use(self) -> float:
-        """The bytes for each recent use; largest for the least useful memory."""
-        return self.size / (self._lately + 1.0)
+        """Evict `size` bytes, changes included."""
 
 
 class CacheBudget:
@@ -70,25 +61,17 @@ class CacheBudget:
 
     def __init__(self, max_bytes: int = DEFAULT_BYTES) -> None:
         self.max_bytes = max_bytes
-        self._cached = 0
         self._uncommitted = 0
-        self._accounts: dict[Account, None] = {}
+        #: By cache, its uses when they were counted last, and its recent ones.
+        self._uses: dict[BudgetedCache, tuple[int, float]] = {}
 
-    def open(self, cache: BudgetedCache) -> Account:
-        """An account for a new cache, which holds nothing."""
-        account = Account(cache)
-        self._accounts[account] = None
-        return account
+    def open(self, cache: BudgetedCache) -> None:
+        """Count a new cache."""
+        self._uses[cache] = (0, 0.0)
 
-    def close(self, account: Account) -> None:
+    def close(self, cache: BudgetedCache) -> None:
         """The cache is gone; closing twice is allowed."""
-        self.report(account, 0)
-        self._accounts.pop(account, None)
-
-    def report(self, account: Account, size: int) -> None:
-        """Set the number of bytes that the cache holds."""
-        self._cached += size - account.size
-        account.size = size
+        self._uses.pop(cache, None)
 
     def note_uncommitted(self, change: int) -> None:
         """Add to the number of uncommitted bytes; negative for fewer."""
@@ -97,27 +80,34 @@ class CacheBudget:
     @property
     def used(self) -> int:
         """Bytes of all caches, including uncommitted ones."""
-        return self._cached + min(self._uncommitted, self.max_bytes // _UNCOMMITTED)
+        cached = sum(cache.size for cache in self._uses)
+        return cached + min(self._uncommitted, self.max_bytes // _UNCOMMITTED)
 
     @property
     def crowded(self) -> bool:
         """Whether uncommitted bytes take so much of the budget that the container should commit."""
         return self._uncommitted > self.max_bytes // _UNCOMMITTED
 
-    def allowance(self, account: Account) -> int:
+    def allowance(self, cache: BudgetedCache) -> int:
         """Bytes that the cache could hold now."""
-        return max(0, self.max_bytes - self.used + account.size)
+        return max(0, self.max_bytes - self.used + cache.size)
 
-    def reclaim(self, account: Account) -> None:
-        """Make room for the cache of `account`."""
-        target = self.max_bytes - self.max_bytes // _FREED
-        for each in self._accounts:
-            each.look()
-        for each in sorted(self._accounts, key=lambda each: each.bytes_a_use, reverse=True):
-            lacking = self.used - target
-            if lacking <= 0:
-                return
-            free = each.cache.free if each is account else each.cache.give_back
-            free(min(lacking, each.size // _GIVEN + 1))
+    def grant(self, cache: BudgetedCache) -> int:
+        """Make room for the cache; returns the bytes that it may hold until it asks again."""
+        step = max(1, self.max_bytes // _STEP)
+        if self.used + step > self.max_bytes:
+            self._reclaim(cache, self.max_bytes - step)
+        return cache.size + max(0, min(step, self.max_bytes - self.used))
+
+    def _reclaim(self, cache: BudgetedCache, target: int) -> None:
+        for each, (counted, recent) in self._uses.items():
+            self._uses[each] = each.uses, _FADING * recent + each.uses - counted
+        for _ in range(_GIVEN):
+            for each in sorted(self._uses, key=lambda each: each.size / (self._uses[each][1] + 1.0), reverse=True):
+                lacking = self.used - target
+                if lacking <= 0:
+                    return
+                free = each.free if each is cache else each.give_back
+                free(min(lacking, each.size // _GIVEN + 1))
         if self.used > self.max_bytes:
-            account.cache.free(self.used - self.max_bytes)
+            cache.free(self.used - self.max_bytes)

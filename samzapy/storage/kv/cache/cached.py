@@ -1,13 +1,15 @@
-"""Caches deserialized values over the uncommitted bytes, up to a number of entries."""
+"""Caches deserialized values over the uncommitted bytes, within the container's memory for caches."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, filterfalse, islice
+from itertools import chain, filterfalse, islice, repeat
+from operator import add
 from typing import Any, TypeVar
 
 from samzapy.errors import SerdeError
+from samzapy.storage.kv.cache.budget import ENTRY_BYTES, FACTOR, CacheBudget
 from samzapy.storage.kv.cache.entries import Entries
 from samzapy.storage.kv.codec import EntryCodec, entry_columns, entry_mapping, key_list
 from samzapy.storage.kv.scanning import SCANNING_SLOTS, ScanningStore
@@ -18,9 +20,13 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 
-#: The most dirty values that a cache with room for more holds, unless `write.batch.size` is more. Their bytes are unknown
-#: until they are serialized, so a task's budget of uncommitted bytes does not count them.
+#: The most dirty values, unless `write.batch.size` is more. Their bytes are unknown until they are serialized.
 MOST_DIRTY = 50_000
+#: New dirty values after which the bytes of the latest stand for all of them, fewer in a budget of less than so many
+#: bytes for each; with more than the first part of the budget they are serialized. Changes after which some of all are
+#: checked, since dirty values may grow: with more than the second part the task commits.
+_STEP, _STEP_BYTES, _CHANGES = 127, 2_097_152, 4_096
+_SERIALIZED, _COMMITTED = 16, 4
 #: The part of a cache that is evicted at once.
 _SHARE = 64
 #: The number of changes of one call that enter the cache before it makes room for them.
@@ -53,16 +59,25 @@ class CachedStore(Entries, ScanningStore[K, V]):
 
     1. Python finds 1, 1.0 and True equal, serdes do not. Only keys of the codec's plain types are cache entries themselves;
        every other key is held under its bytes, or under the plain key with those bytes.
-    2. `cache_size` and `batch_size` are at least 1, and `cache_size >= batch_size`; clean and dirty entries together are at
-       most `cache_size`.
+    2. `cache_size` and `batch_size` are at least 1, and `cache_size >= batch_size`; clean and dirty entries together are
+       at most `cache_size`, and their bytes are at most the grant of the budget. An entry counts once its bytes are
+       known: when it is read or serialized.
     """
 
     __slots__ = (
         *SCANNING_SLOTS,
-        "_absent", "_batch_size", "_deleted", "_deletes", "_flushes", "_hand", "_large", "_misses", "_plain", "_room",
+        "__weakref__", "_absent", "_allowed", "_batch_size", "_budget", "_bytes", "_checked", "_deleted", "_deletes",
+        "_dirty_limit", "_flushes", "_hand", "_misses", "_plain", "_room", "_sizes", "_step",
     )  # fmt: skip
 
-    def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
+    def __init__(
+        self,
+        codec: EntryCodec,
+        uncommitted: UncommittedStore,
+        budget: CacheBudget,
+        batch_size: int,
+        cache_size: int = sys.maxsize,
+    ) -> None:
         Entries.__init__(self)
         ScanningStore.__init__(self, codec, uncommitted)
         # The dirty entries with keys that were known to be absent, and unchanged, when they became dirty.
@@ -74,11 +89,61 @@ class CachedStore(Entries, ScanningStore[K, V]):
         self._cache_size = cache_size
         self._batch_size = batch_size
         self._room = max(1, cache_size // _SHARE)
-        self._most_dirty = max(batch_size, MOST_DIRTY)
-        # Values with more bytes are measured when they are read. This cache counts entries, not bytes.
-        self._large = sys.maxsize
+        self._dirty_limit = max(batch_size, MOST_DIRTY)
+        self._step = max(1, min(_STEP, budget.max_bytes // _STEP_BYTES))
+        self._most_dirty = self._step
+        self._checked = 0
+        # Serialized bytes by entry, and their sum with ENTRY_BYTES for each; the sum at which the budget is asked.
+        self._sizes: dict[Any, int] = {}
+        self._bytes = self._allowed = 0
+        self._budget = budget
+        budget.open(self)
         self._deleted = False
         self._misses = self._deletes = self._flushes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, by what was serialized."""
+        return FACTOR * self._bytes
+
+    @property
+    def uses(self) -> int:
+        """Reads and writes since the store was opened."""
+        return self._gets + self._changed
+
+    def give_back(self, size: int) -> None:
+        """Evict about `size` bytes of clean entries, for another cache."""
+        dirty = len(self._dirty)
+        self._evict(min(len(self._held) - dirty, self._entries_in(size)), patience=dirty + 1)
+        self._allowed = self._bytes
+
+    def free(self, size: int) -> None:
+        """Evict `size` bytes, changes included."""
+        target = self.size - size
+        while self._sizes and (over := self.size - target) > 0:
+            self._evict(min(len(self._held), self._entries_in(over)), self._batch_size)
+
+    def _entries_in(self, size: int) -> int:
+        """The approximate number of entries in `size` bytes, one at least."""
+        return size * len(self._held) // max(1, self.size) + 1
+
+    def over_budget(self) -> bool:
+        """Whether dirty values have grown so much that the task should commit."""
+        dirty = self._dirty
+        if self._changed - self._checked < max(_CHANGES, 4 * len(dirty)):
+            return False
+        self._checked = self._changed
+        some = list(islice(dirty, 0, None, len(dirty) // 16 + 1))
+        bytes_of_some = sum(map(self._bytes_of, some))
+        return FACTOR * bytes_of_some * len(dirty) > len(some) * (self._budget.max_bytes // _COMMITTED)
+
+    def _bytes_of(self, entry: Any) -> int:
+        """The bytes of a dirty value; 0 for one that does not serialize, as the commit will say."""
+        value = self._held[entry]
+        try:
+            return 0 if value is None else len(self._codec.value_bytes(value))
+        except Exception:  # noqa: BLE001 - a serde may refuse in any way
+            return 0
 
     def delete(self, key: K) -> None:
         """Remove `key`."""
@@ -135,6 +200,9 @@ class CachedStore(Entries, ScanningStore[K, V]):
         self.check_open()
         self._flushes += 1
         self._serialize_all()
+        self._most_dirty = self._step
+        if self._bytes > self._allowed:
+            self._make_room()
 
     def _entry(self, key: K) -> Hashable:
         """The cache entry of a key. After `close` no type is usual, so every call comes here."""
@@ -195,14 +263,14 @@ class CachedStore(Entries, ScanningStore[K, V]):
         """Read and cache a missing entry; a fourth of the calls on a skewed load, so the usual way is written out."""
         self._misses += 1
         codec = self._codec
-        data: Any
+        place: Any
         try:
-            data = codec.key_bytes(key)
+            place = codec.key_bytes(key)
         except Exception:  # noqa: BLE001 - done again, to name what failed
-            data = None
-        if type(data) is not bytes:
-            data = codec.encode_key(key)
-        data = self._uncommitted.get(data)
+            place = None
+        if type(place) is not bytes:
+            place = codec.encode_key(key)
+        data = self._uncommitted.get(place)
         value: V | None = None
         if data is not None:
             try:
@@ -211,23 +279,35 @@ class CachedStore(Entries, ScanningStore[K, V]):
                 value = codec.decode_value(key, data)
         held = self._held
         held[entry] = value
-        if data is not None and len(data) > self._large:
-            self._measured((entry,), (data,))
-        if len(held) > self._cache_size:
+        self._sizes[entry] = size = len(place) if data is None else len(place) + len(data)
+        self._bytes += size + ENTRY_BYTES
+        if self._bytes > self._allowed or len(held) > self._cache_size:
             self._make_room()
         return value
 
     def _load_all(self, missing: Collection[Any], keys: Collection[K]) -> dict[Any, V | None]:
         """Read and cache missing entries, in one call below; `keys` are theirs, in order."""
         self._misses += len(missing)
-        data = self._uncommitted.get_all(self._entry_bytes(missing))
+        places = self._entry_bytes(missing)
+        data = self._uncommitted.get_all(places)
         found = dict(zip(missing, self._codec.decode_values(keys, data), strict=True))
         self._held.update(found)
-        if max(map(len, filter(None, data)), default=0) > self._large:
-            self._measured(missing, data)
-        if len(self._held) > self._cache_size:
+        self._count(missing, places, data)
+        if self._bytes > self._allowed or len(self._held) > self._cache_size:
             self._make_room()
         return found
+
+    def _count(self, entries: Collection[Any], keys: list[bytes], data: Sequence[bytes | None]) -> None:
+        """Count the bytes of entries, which may have been counted before."""
+        known = self._sizes
+        try:
+            lengths = list(map(len, data))  # type: ignore[arg-type]  # an absent value raises
+        except TypeError:
+            lengths = [0 if value is None else len(value) for value in data]
+        sizes = list(map(add, map(len, keys), lengths))
+        self._bytes += sum(sizes) - sum(map(known.get, entries, repeat(0))) - ENTRY_BYTES * len(known)
+        known.update(zip(entries, sizes, strict=True))
+        self._bytes += ENTRY_BYTES * len(known)
 
     def _change(self, entry: Hashable, value: V | None) -> None:
         held, dirty = self._held, self._dirty
@@ -258,25 +338,32 @@ class CachedStore(Entries, ScanningStore[K, V]):
         return uncommitted.deletes and uncommitted.has(self._key_bytes(entry))
 
     def _limit_dirty(self) -> None:
-        """Serialize the dirty values: there are as many as a commit may find."""
-        self._serialize_all()
+        """Serialize the dirty values if they are as many as a commit may find, or too large."""
+        dirty = len(self._dirty)
+        large = self._budget.max_bytes // _SERIALIZED
+        if dirty >= self._dirty_limit or FACTOR * dirty * self._bytes_of(next(reversed(self._dirty))) > large:
+            self._serialize_all()
+            if self._bytes > self._allowed:
+                self._make_room()
+        self._most_dirty = min(self._dirty_limit, len(self._dirty) + self._step)
 
     def _make_room(self) -> None:
-        """Evict until the entries are no more than they may be."""
+        """Evict until the entries and their bytes are no more than they may be."""
         while len(self._held) > self._cache_size:
             self._evict(self._room, self._batch_size)
+        if self._bytes > self._allowed:
+            self._allowed = self._budget.grant(self) // FACTOR
 
-    def _evict(self, room: int, patience: int) -> list[Any]:
-        """Evict `room` entries, and return them. Dirty ones are serialized once there are `patience` of them.
+    def _evict(self, room: int, patience: int) -> None:
+        """Evict `room` entries. Dirty ones are serialized once there are `patience` of them.
 
         It terminates: a dirty entry is skipped only while enough clean ones are left, and the hand removes every mark of use.
         """
-        held, dirty = self._held, self._dirty
+        held, dirty, sizes = self._held, self._dirty, self._sizes
         if self._used is None:
             self._used = {}
         used = self._used
-        evicted: list[Any] = []
-        while room:
+        while room > 0:
             for entry in self._hand:
                 if entry in used:
                     del used[entry]
@@ -286,16 +373,12 @@ class CachedStore(Entries, ScanningStore[K, V]):
                         continue
                     self._serialize_unused(entry)
                 del held[entry]
-                evicted.append(entry)
+                if entry in sizes:
+                    self._bytes -= sizes.pop(entry) + ENTRY_BYTES
                 room -= 1
                 if not room:
-                    return evicted
-            self._hand = iter(self._round())
-        return evicted
-
-    def _round(self) -> list[Any]:
-        """The entries that the hand passes until it is back."""
-        return list(self._held)
+                    return
+            self._hand = iter(list(held))
 
     def _serialize_unused(self, entry: Hashable) -> None:
         """One batch: `entry`, and others that the hand would take, too."""
@@ -335,16 +418,15 @@ class CachedStore(Entries, ScanningStore[K, V]):
             raise SerdeError(str(failure), store=self._codec.store, late=True) from failure
         self._uncommitted.put_all(keys, data, numbers)
         self._uncommitted.deletes |= self._deleted
-        self._measured(entries, data)
-
-    def _measured(self, entries: Collection[Any], data: Sequence[bytes | None]) -> None:
-        """A hook, called with the bytes of serialized entries, and of large ones that were read."""
+        self._count(entries, keys, data)
 
     def discard(self) -> None:
         """Forget every object."""
         self._held.clear()
         self._dirty.clear()
         self._absent.clear()
+        self._sizes.clear()
+        self._bytes = self._allowed = 0
         self._used = None
         self._hand = iter(())
         self._deleted = False
@@ -352,6 +434,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
     def close(self) -> None:
         """Drop the cache; every later call raises StoreClosed."""
         super().close()
+        self._budget.close(self)
         self._usual = None
         self._plain = frozenset()
 
@@ -362,7 +445,8 @@ class CachedStore(Entries, ScanningStore[K, V]):
         return found
 
     def metrics(self) -> dict[str, float]:
-        """`gets`, `hits`, `misses`, `puts`, `deletes`, `scans`, `flushes`, `cached-entries`, `dirty-entries`."""
+        """`gets`, `hits`, `misses`, `puts`, `deletes`, `scans`, `flushes`, `cached-entries`, `dirty-entries`,
+        `cached-bytes`, and `cache-budget-bytes`: the most that they could be now."""
         return {
             "gets": self._gets,
             "hits": self._gets - self._misses,
@@ -373,6 +457,8 @@ class CachedStore(Entries, ScanningStore[K, V]):
             "flushes": self._flushes,
             "cached-entries": len(self._held),
             "dirty-entries": len(self._dirty),
+            "cached-bytes": self.size,
+            "cache-budget-bytes": self._budget.allowance(self),
         }
 
 

@@ -141,7 +141,7 @@ def test_a_cache_with_room_keeps_no_more_than_so_many_values_unserialized(stack_
     stack, values = stack_of(object_cache_size=2 * MOST_DIRTY)
     for number in range(MOST_DIRTY):
         stack.store.put(f"k{number}", number)
-    assert values.written == MOST_DIRTY
+    assert MOST_DIRTY <= values.written < 1.02 * MOST_DIRTY, "some are serialized to learn their size"
     assert stack.store.metrics()["dirty-entries"] == 0
 
 

@@ -8,7 +8,7 @@ import pytest
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import StoreError, StoreRefused
 from samzapy.storage.kv.access_logged import AccessLog
-from samzapy.storage.kv.cache.budgeted import BudgetedStore
+from samzapy.storage.kv.cache.cached import CachedStore
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.testing import ManualClock, open_store
 
@@ -116,7 +116,7 @@ def test_a_change_that_is_put_is_saved_and_not_complained_of(tmp_path):
 def test_without_the_check_nothing_is_wrapped(tmp_path):
     with open_store(job(), "s", tmp_path) as opened:
         (held,) = opened.stores._held.values()
-        assert type(held.stack.store) is BudgetedStore
+        assert type(held.stack.store) is CachedStore
 
 
 def calls_in(opened):
