@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -15,7 +15,7 @@ import orjson
 from samzapy.api.serde import HintedSerde, Serde, SerdeFactory
 from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import NULL, as_refusal, check_numbers
-from samzapy.serializers.typed import TypedSerde, reason_of, typed_serde, unwritten
+from samzapy.serializers.typed import TypedSerde, reason_of, typed_serde
 
 #: The value of a document of JSON. Numbers without fraction or exponent are ints of any size. Raises ValueError or
 #: RecursionError.
@@ -42,8 +42,7 @@ class JsonSerde(DocumentSerde):
     store. A key that is not a str, and nesting deeper than the libraries go (about 250 written, 900 read) are errors.
     Ints may have any size.
 
-    An output may also be, or hold, a msgspec Struct or an object of an attrs class, in msgspec's form.
-    `streams.ID.samza.msg.type` is required to write such objects at full speed, and to read them.
+    Objects of other classes (`streams.ID.samza.msg.type`, `stores.X.msg.type`) are for the serde of their class.
     """
 
     doubt = NULL
@@ -52,7 +51,9 @@ class JsonSerde(DocumentSerde):
 
     def refusal(self, value: Any, cause: Exception) -> str:
         """See `Serde.refusal`."""
-        return as_refusal("json serde takes a value of JSON", value, cause, fits=isinstance(value, _TYPES))
+        of_class = hasattr(value, "__struct_fields__") or hasattr(value, "__attrs_attrs__")
+        takes = "json serde takes a value of JSON" + (", or an object of the class of msg.type" if of_class else "")
+        return as_refusal(takes, value, cause, fits=isinstance(value, _TYPES))
 
     def rare_bytes(self, value: Any, cause: Exception) -> bytes | None:
         """See `Serde.rare_bytes`: ints beyond 64 bits."""
@@ -71,7 +72,7 @@ class JsonSerde(DocumentSerde):
 
     def wider(self) -> Serde | None:
         """See `Serde.wider`."""
-        return _JsonSerdeOfObjects()
+        return _WideJsonSerde()
 
     def of_type(self, kind: Any) -> TypedSerde:
         """See `DocumentSerde.of_type`."""
@@ -90,30 +91,18 @@ class _JsonSerdeWithOptions(JsonSerde):
 
     def wider(self) -> Serde | None:
         """See `Serde.wider`."""
-        return _JsonSerdeOfObjects(self._option)
+        return _WideJsonSerde(self._option)
 
     def of_type(self, kind: Any) -> TypedSerde:
         """See `DocumentSerde.of_type`. Keys of dicts need not be text."""
         return typed_serde("json", kind, sort_keys=bool(self._option & orjson.OPT_SORT_KEYS))
 
 
-class _JsonSerdeOfObjects(JsonSerde):
-    """JSON with objects as msgspec writes them, and with ints of any size."""
+class _WideJsonSerde(JsonSerde):
+    """JSON with ints of any size."""
 
     def __init__(self, option: int = 0) -> None:
-        order: Any = "sorted" if option & orjson.OPT_SORT_KEYS else None
-        encode = msgspec.json.Encoder(order=order).encode
-        dumps = partial(to_json, default=partial(_fragment, encode), option=option)
-
-        def to_bytes(value: Any) -> bytes:
-            kind: Any = type(value)
-            if _is_object(kind):
-                # A message that is an object as a whole needs no orjson, except for its errors.
-                with suppress(Exception):
-                    return encode(value)
-            return dumps(value)
-
-        self.to_bytes = to_bytes  # type: ignore[assignment]
+        self.to_bytes = partial(to_json, option=option)
 
     def wider(self) -> Serde | None:
         """Return None: there is no wider serde."""
@@ -142,27 +131,6 @@ def _with_long_ints(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_long_ints(held) for key, held in value.items()}
     return list(map(_with_long_ints, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _fragment(encode: Callable[[Any], bytes], value: Any) -> orjson.Fragment:
-    kind: Any = type(value)
-    if issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__"):
-        reason = _unwritten(kind)
-        if reason is None:
-            return orjson.Fragment(encode(value))
-        raise SerdeError(reason)
-    raise TypeError
-
-
-@cache
-def _unwritten(kind: type) -> str | None:
-    return unwritten(kind)
-
-
-@cache
-def _is_object(kind: Any) -> bool:
-    """Whether msgspec writes objects of the class whole, and orjson none."""
-    return (issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__")) and _unwritten(kind) is None
 
 
 _OPTIONS = {"non.str.keys": orjson.OPT_NON_STR_KEYS, "sort.keys": orjson.OPT_SORT_KEYS}

@@ -66,6 +66,7 @@ JOB = {
     "systems.local.default.stream.samza.offset.default": "oldest",
     "systems.local.default.stream.samza.key.serde": "string",
     "systems.local.default.stream.samza.msg.serde": "json",
+    "streams.out.samza.msg.type": "views:View",
     "stores.seen.factory": "rocksdb",
     "stores.seen.key.serde": "string",
     "stores.seen.msg.serde": "json",

@@ -128,13 +128,17 @@ def copied(copy, until=6):
         return written
 
 
-def test_a_job_continues_on_the_copy_with_equal_state_and_another_serde(job):
+@pytest.mark.parametrize("transactions", ["true", "false"])
+def test_a_job_continues_on_the_copy_with_equal_state_and_another_serde(tmp_path, transactions):
+    job = CopiedJob(tmp_path, **{"task.state.transactions": transactions})
     copied(job.copy())
     assert job.values() == {"/a": 2, "/b": 1, "/c": 1}
     job.view("/a", partition=0)
     job.run(**job.keys_of())
     assert job.values() == {"/a": 3, "/b": 1, "/c": 1}
     assert dict(job.committed(0)) == {b"/a": number(2), b"/b": number(1)}, "the old changelog is unchanged"
+    with pytest.raises(ConfigError, match=r"the store was copied to local\.counts-v2"):
+        prepare(job.config, until_end=True)
 
 
 def test_before_the_switch_the_old_changelog_is_in_use_and_the_copy_is_repeated(job):

@@ -1,6 +1,7 @@
 """A message, key or header that the task changes after it has sent it leaves as it was sent, from each kind of task."""
 
-import msgspec
+from dataclasses import dataclass, field
+
 import pytest
 
 from samzapy import (
@@ -22,9 +23,10 @@ JOB = {
 }
 
 
-class Place(msgspec.Struct):
+@dataclass
+class Place:
     name: str
-    tags: list[str] = []
+    tags: list[str] = field(default_factory=list)
 
 
 def send_changing(collector):
