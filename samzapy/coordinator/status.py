@@ -49,10 +49,6 @@ class ContainerFailure:
     permanent: bool = False
     user: UserFailure | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {**vars(self), "user": msgspec.to_builtins(self.user)}
-
 
 class PartitionStatus(msgspec.Struct, frozen=True):
     """An input partition when its end was asked for: the next offset to process, the offset after its last record, the
@@ -192,23 +188,21 @@ class JobStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values. Of a long history it has the newest part."""
-        return {
-            "job": self.name,
-            "stopping": self.stopping,
-            "draining": self.draining,
-            "seconds": round(self.seconds, 3),
-            "processed": self.processed,
-            "commits": self.commits,
-            "remaining": self.remaining,
-            "lag": self.lag,
-            "containers": [each.to_json(self.at) for each in self.containers],
-            "restored": [vars(store) for store in self.restored[-HISTORY:]],
-            "restored_left_out": max(0, len(self.restored) - HISTORY),
-            "failed": self.failed,
-            "failures": [failure.to_json() for failure in self.failures[-SHOWN_FAILURES:]],
-            "downgrades": [vars(downgrade) for downgrade in self.downgrades],
-            "counts": dict(self.counts),
-            "standbys": [each.to_json(self.at) for each in self.standbys],
-            "clocks": msgspec.to_builtins(self.clocks),
-            "changelogs": {store: vars(size) for store, size in self.changelogs.items()},
-        }
+        as_json: dict[str, Any] = plain(
+            {
+                "job": self.name,
+                **{each.name: getattr(self, each.name) for each in fields(self) if each.name not in {"name", "at"}},
+                "seconds": round(self.seconds, 3),
+                "processed": self.processed,
+                "commits": self.commits,
+                "remaining": self.remaining,
+                "lag": self.lag,
+                "containers": [each.to_json(self.at) for each in self.containers],
+                "standbys": [each.to_json(self.at) for each in self.standbys],
+                "restored": list(self.restored[-HISTORY:]),
+                "restored_left_out": max(0, len(self.restored) - HISTORY),
+                "failures": list(self.failures[-SHOWN_FAILURES:]),
+                "downgrades": list(self.downgrades),
+            }
+        )
+        return as_json
