@@ -27,11 +27,11 @@ from samzapy.coordinator.wire import (
     Epochs,
     Heartbeat,
     Outgrown,
+    Registration,
     Verdict,
     WireError,
     read,
     read_failure,
-    registration,
 )
 from samzapy.job.lease import Directive
 from samzapy.strict_json import encode
@@ -110,26 +110,34 @@ class Calls:
         process = read(Attempt, body).process
         # No other call comes between the two, because one event loop runs them all.
         predecessor, resumes = coordinator.predecessor(container_id), coordinator.has_run(container_id)
-        epoch = coordinator.register(container_id, process)
-        clock, lease_s = coordinator.kept_checkpoint_clock, coordinator.lease_s
-        spec = coordinator.spec.of(container_id)
-        return registration(spec, VERSION, epoch, lease_s, clock, predecessor, resumes=resumes)
+        return encode(
+            Registration.of(
+                coordinator.spec.of(container_id),
+                version=VERSION,
+                epoch=coordinator.register(container_id, process),
+                lease_s=coordinator.lease_s,
+                checkpoint_clock=coordinator.kept_checkpoint_clock,
+                predecessor=predecessor,
+                resumes=resumes,
+            )
+        )
 
     def _heartbeat(self, container_id: str, body: bytes) -> bytes:
         beat = read(Heartbeat, body)
         coordinator = self._coordinator
         if self._is_late(container_id, beat):
-            directive = coordinator.directive(container_id, beat.epoch)
+            directive = coordinator.directive(container_id, beat.report.epoch)
         else:
-            directive = coordinator.report(beat.report(container_id, coordinator.now))
+            directive = coordinator.report(beat.received(container_id, coordinator.now))
             if directive is not Directive.ABANDON:
-                self._newest[container_id] = beat.epoch, beat.sequence
+                self._newest[container_id] = beat.report.epoch, beat.sequence
         return encode(Answer(directive, coordinator.kept_checkpoint_clock, coordinator.pace_s(container_id)))
 
     def _is_late(self, container_id: str, beat: Heartbeat) -> bool:
         """Whether a later heartbeat of this attempt, or its failure, has arrived."""
         epoch, sequence = self._newest.get(container_id, (None, 0))
-        return self._failed.get(container_id) == beat.epoch or (epoch == beat.epoch and 0 < beat.sequence <= sequence)
+        is_older = epoch == beat.report.epoch and 0 < beat.sequence <= sequence
+        return is_older or self._failed.get(container_id) == beat.report.epoch
 
     def _epoch(self, container_id: str, body: bytes) -> bytes:
         asked = read(Epochs, body)

@@ -74,16 +74,7 @@ class CoordinatorClient:
         if driver != VERSION:
             raise EnvironmentFailure(refusal(driver))
         answer = self._read(Registration, path, body)
-        lease = HttpLease(
-            self,
-            container_id,
-            answer.epoch,
-            answer.lease_ms / 1000,
-            predecessor=answer.predecessor,
-            checkpoint_clock=answer.checkpoint_clock,
-            resumes=answer.resumes,
-        )
-        return lease, answer.spec
+        return HttpLease(self, container_id, answer), answer.spec
 
     def fail(
         self,
@@ -116,11 +107,9 @@ class CoordinatorClient:
         self._pool.clear()
 
     def _request(self, method: str, path: str, body: Any = None) -> bytes:
-        return self._send(method, path, None if body is None else encode(body), _PATIENCE)
-
-    def _send(self, method: str, path: str, data: bytes | None, patience: urllib3.Timeout) -> bytes:
+        data = None if body is None else encode(body)
         try:
-            answer = self._pool.request(method, self._url + path, body=data, timeout=patience)
+            answer = self._pool.request(method, self._url + path, body=data, timeout=_PATIENCE)
         except urllib3.exceptions.SSLError as cause:
             raise RetriableError(
                 f"coordinator {self._url} does not show the certificate of this run ({cause})"
@@ -154,66 +143,28 @@ def _chances(name: str) -> Callable[[], float]:
 
 class HttpLease(ContainerLease):
     """A lease that is renewed over HTTP. `predecessor`: the process of the previous attempt, if the coordinator knows
-    it."""
+    it. Clock and pace are as of the newest answer."""
 
     def __init__(
-        self,
-        client: CoordinatorClient,
-        container_id: str,
-        epoch: int,
-        duration_s: float,
-        *,
-        predecessor: AttemptProcess | None = None,
-        checkpoint_clock: int | None = None,
-        resumes: bool = False,
-        clock: Clock = SYSTEM_CLOCK,
+        self, client: CoordinatorClient, container_id: str, granted: Registration, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self.predecessor = predecessor
-        self._resumes = resumes
-        self._client = client
+        self.epoch, self.duration_s = granted.epoch, granted.lease_s
+        self.predecessor, self.resumes = granted.predecessor, granted.resumes
+        self.checkpoint_clock = granted.checkpoint_clock
         path = f"/containers/{quote(container_id, safe='')}"
         self._path, self._epoch_path = f"{path}/heartbeat", f"{path}/epoch"
-        self._epoch = epoch
-        self._duration_s = duration_s
-        self._checkpoint_clock = checkpoint_clock
-        self._clock = clock
-        self._chance = _chances(f"{epoch} {container_id}")
-        self._pace_s = 1.0
+        self._client, self._clock = client, clock
+        self._chance = _chances(f"{granted.epoch} {container_id}")
         self._sequence = count(1)
         self._newest, self._unsent = NO_FACTS, deque[Facts]()
 
-    @property
-    def resumes(self) -> bool:
-        """As the coordinator knows."""
-        return self._resumes
-
-    @property
-    def epoch(self) -> int:
-        """The attempt's number."""
-        return self._epoch
-
-    @property
-    def duration_s(self) -> float:
-        """The length of the lease in seconds, as granted."""
-        return self._duration_s
-
-    @property
-    def pace_s(self) -> float:
-        """Seconds to the next heartbeat, as of the newest answer."""
-        return self._pace_s
-
-    @property
-    def checkpoint_clock(self) -> int | None:
-        """The job's checkpoint clock, as of the newest answer."""
-        return self._checkpoint_clock
-
     def outgrow(self, newest: int) -> None:
         """Ask the coordinator for a greater epoch. Raises RetriableError if it does not answer."""
-        grown = self._client.call(Outgrown, "POST", self._epoch_path, Epochs(self._epoch, newest)).epoch
+        grown = self._client.call(Outgrown, "POST", self._epoch_path, Epochs(self.epoch, newest)).epoch
         if grown is None or grown <= newest:
             super().outgrow(newest)
         else:
-            self._epoch = grown
+            self.epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
         """Send a heartbeat. Facts that do not arrive go with the next one. Raises RetriableError when the coordinator
@@ -227,9 +178,9 @@ class HttpLease(ContainerLease):
         except SamzapyError:
             self._unsent.appendleft(facts)
             raise
-        self._checkpoint_clock = answer.checkpoint_clock
+        self.checkpoint_clock = answer.checkpoint_clock
         # The containers of a job start together, and must not report together.
-        self._pace_s = answer.pace_s * (0.75 + self._chance() / 2)
+        self.pace_s = answer.pace_s * (0.75 + self._chance() / 2)
         return answer.directive
 
     def _facts(self, report: ContainerReport) -> Facts:

@@ -65,19 +65,25 @@ class Coordinator:
         oversight: Oversight | None = None,
     ) -> None:
         """`downgrades`: the reasons why the job's guarantee is weakened, for its status; `clocks`: the clocks of
-        earlier runs;
-        `epoch`: the run's recorded epoch, None without a record; `oversight`: how the driver watches the containers."""
+        earlier runs; `epoch`: the run's recorded epoch, None without a record; `oversight`: how the driver watches the
+        containers."""
         over = oversight or Oversight()
         ids = tuple(container.id for container in spec.model.containers)
         self._name = name
         self._downgrades = downgrades
-        self._spec = spec
+        self.spec = spec
+        """The job as sent to the containers."""
+        self.lease_s = lease_s
+        """Seconds for which a lease lasts without a report."""
+        self.hurried = False
+        """Whether containers report ten times as often, so that they notice a request at once."""
+        self.abandoned: str | None = None
+        """The reason why this run has lost the job; None while it owns it."""
         self._ids = ids
         self._standbys = tuple(container.id for container in spec.model.standbys)
         self._tasks = {each.id: tuple(task.name for task in each.tasks) for each in spec.model.containers}
         beats = len(ids) + STANDBY_BEATS * len(self._standbys)
         self._pace_s = min(lease_s / 3, max(1.0, beats / BEATS))
-        self._hurried = False
         self._leases = Leases((*ids, *self._standbys), lease_s, clock, epoch)
         now, lag_s = clock.monotonic(), max(over.lag_s, self._pace_s)
         # A lease has room for three reports, so the figures of a container are known as long as its lease.
@@ -95,20 +101,9 @@ class Coordinator:
         self._processes: dict[str, AttemptProcess | None] = {}
         #: The container that each process registered last.
         self._last_of: dict[tuple[str, int, int], str] = {}
-        self._abandoned: str | None = None
         self._changelogs: Measured[Mapping[str, ChangelogSize]] = Measured({}, 0.0)
         self._changelogs_s = 0.0
         self._changed = threading.Condition()
-
-    @property
-    def spec(self) -> JobSpec:
-        """The job as sent to the containers."""
-        return self._spec
-
-    @property
-    def lease_s(self) -> float:
-        """The seconds for which a lease lasts without a report."""
-        return self._leases.duration_s
 
     def knows(self, container_id: str) -> bool:
         """Whether the job has a container with that id."""
@@ -121,14 +116,9 @@ class Coordinator:
         more only where a lease would not have room for three. A standby reports more often: a container that has lost
         its executor waits until the standby notices that it has to stop.
         """
-        if self._hurried:
+        if self.hurried:
             return self._pace_s / HURRY
         return self._pace_s / STANDBY_BEATS if replica_of(container_id) else self._pace_s
-
-    def hurry(self, *, hurried: bool) -> None:
-        """Make the containers report ten times as often, so that they notice a stop at once; False: at the usual
-        pace."""
-        self._hurried = hurried
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
         """Grant the container to a new attempt, which runs in `process`; returns its epoch."""
@@ -158,8 +148,7 @@ class Coordinator:
 
     def process(self, container_id: str) -> AttemptProcess | None:
         """The process of the newest attempt; None if it is unknown, or before the first attempt."""
-        with self._changed:
-            return self._processes.get(container_id)
+        return self._processes.get(container_id)
 
     def predecessor(self, container_id: str) -> AttemptProcess | None:
         """The process of the newest attempt, which a new attempt must end first. None if the newest attempt has ended
@@ -173,11 +162,10 @@ class Coordinator:
     def overdue(self) -> tuple[Overdue, ...]:
         """The attempts with expired leases that have not reported their end."""
         with self._changed:
-            leases = self._leases
-            found = [(i, leases.epoch(i), self._processes.get(i)) for i in leases.overdue]
+            attempts = [(i, self._leases.epoch(i), self._processes.get(i)) for i in self._leases.overdue]
         return tuple(
             Overdue(i, epoch, None if process is None else process.spark_task)
-            for i, epoch, process in found
+            for i, epoch, process in attempts
             if epoch is not None
         )
 
@@ -212,11 +200,10 @@ class Coordinator:
 
     def has_run(self, container_id: str) -> bool:
         """Whether an attempt of this run has processed, or waited for, messages."""
-        with self._changed:
-            return container_id in self._ran
+        return container_id in self._ran
 
     def fail(self, failure: ContainerFailure) -> bool:
-        """Take the reason why an attempt ended; returns whether another attempt is useless."""
+        """Accept the reason why an attempt ended; returns whether another attempt is useless."""
         with self._changed:
             times = 0 if failure.user is None else self._same_failures.times(failure.user)
             if times >= self._same_failures.most:
@@ -258,22 +245,14 @@ class Coordinator:
             self._changed.notify_all()
 
     @property
-    def abandoned(self) -> str | None:
-        """The reason why this run has lost the job; None while it owns it."""
-        with self._changed:
-            return self._abandoned
-
-    @property
     def stopping(self) -> bool:
         """Whether a stop was asked for."""
-        with self._changed:
-            return self._leases.stopping
+        return self._leases.stopping
 
     @property
     def draining(self) -> bool:
         """Whether a drain was asked for."""
-        with self._changed:
-            return self._leases.draining
+        return self._leases.draining
 
     def status(self) -> JobStatus:
         """The current status."""
@@ -316,8 +295,7 @@ class Coordinator:
     @property
     def kept_checkpoint_clock(self) -> int | None:
         """The last written value of the job's checkpoint clock: containers may rely on it."""
-        with self._changed:
-            return self._clocks.kept
+        return self._clocks.kept
 
     def keep_checkpoint_clock(self, time_ms: int) -> None:
         """Note that this checkpoint clock is written; from now on the tasks get this value."""
@@ -330,8 +308,8 @@ class Coordinator:
             self._changed.wait(timeout_s)
 
     def _abandon(self, reason: str) -> None:
-        if self._abandoned is None:
-            self._abandoned = reason
+        if self.abandoned is None:
+            self.abandoned = reason
             self.ports.clear()
             self._leases.abandon()
 
@@ -348,46 +326,21 @@ class LocalLease(ContainerLease):
     ) -> None:
         """`confirm` is called after a silence longer than the lease: it raises JobTakenOver if this run has lost the
         job, and another SamzapyError if it cannot tell."""
-        self._coordinator = coordinator
-        self._container_id = container_id
-        self._resumes = coordinator.has_run(container_id)
-        self._epoch = coordinator.register(container_id)
+        self._coordinator, self._container_id = coordinator, container_id
+        self.resumes = coordinator.has_run(container_id)
+        self.epoch, self.duration_s = coordinator.register(container_id), coordinator.lease_s
+        self.pace_s, self.checkpoint_clock = coordinator.pace_s(container_id), coordinator.kept_checkpoint_clock
         self._confirm = confirm
         self._clock = clock
         self._reported_at = clock.monotonic()
         self._one_at_a_time = threading.Lock()
 
-    @property
-    def resumes(self) -> bool:
-        """As the coordinator knows."""
-        return self._resumes
-
-    @property
-    def epoch(self) -> int:
-        """The attempt's number."""
-        return self._epoch
-
-    @property
-    def duration_s(self) -> float:
-        """The coordinator's lease."""
-        return self._coordinator.lease_s
-
-    @property
-    def checkpoint_clock(self) -> int | None:
-        """The last value that the coordinator has written."""
-        return self._coordinator.kept_checkpoint_clock
-
-    @property
-    def pace_s(self) -> float:
-        """The coordinator's present pace."""
-        return self._coordinator.pace_s(self._container_id)
-
     def outgrow(self, newest: int) -> None:
-        grown = self._coordinator.outgrow(self._container_id, self._epoch, newest)
+        grown = self._coordinator.outgrow(self._container_id, self.epoch, newest)
         if grown is None:
             super().outgrow(newest)
         else:
-            self._epoch = grown
+            self.epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
         """Pass the report on. Raises RetriableError if it is unknown whether this run still owns the job."""
@@ -395,7 +348,10 @@ class LocalLease(ContainerLease):
             if self._clock.monotonic() - self._reported_at > self.duration_s:
                 self._confirm_ownership()
             self._reported_at = self._clock.monotonic()
-        return self._coordinator.report(replace(report, port=self.port))
+        coordinator = self._coordinator
+        directive = coordinator.report(replace(report, port=self.port))
+        self.pace_s, self.checkpoint_clock = coordinator.pace_s(self._container_id), coordinator.kept_checkpoint_clock
+        return directive
 
     def _confirm_ownership(self) -> None:
         try:

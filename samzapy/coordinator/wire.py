@@ -11,26 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.clock import Measured
 from samzapy.coordinator.status import ContainerFailure
 from samzapy.job.lease import (
-    NO_FACTS,
     ContainerReport,
     Directive,
     Facts,
-    HttpAddress,
-    PartitionLag,
-    TaskProgress,
     UserFailure,
 )
 from samzapy.job.model import JobModel, replica_of
 from samzapy.metrics.series import numbers_of
-from samzapy.strict_json import decode, encode
+from samzapy.strict_json import decode
 
 M = TypeVar("M")
 
@@ -117,57 +112,30 @@ class Versioned(msgspec.Struct):
     version: str
 
 
-class Registration(msgspec.Struct):
+class Registration(msgspec.Struct, kw_only=True):
     """The answer to an attempt that registers. `predecessor` is the process of the attempt before it, if known.
-    `resumes`: an earlier attempt of this run has run the container."""
+    `resumes`: an earlier attempt of this run has run the container. The `ends` are apart from the `job`, since keys of
+    JSON are text."""
 
     version: str
     epoch: int
-    lease_ms: int
-    checkpoint_clock: int | None
-    predecessor: AttemptProcess | None
-    model: JobModel
-    configuration: Mapping[str, str]
+    lease_s: float
+    job: JobSpec
     ends: list[tuple[SystemStreamPartition, int]] | None
-    directory: str | None
-    run_id: str | None
-    transactions: bool
+    checkpoint_clock: int | None = None
+    predecessor: AttemptProcess | None = None
     resumes: bool = False
+
+    @classmethod
+    def of(cls, spec: JobSpec, **fields: Any) -> Registration:
+        """The answer with this job and the other fields."""
+        ends = None if spec.ends is None else list(spec.ends.items())
+        return cls(job=replace(spec, ends=None), ends=ends, **fields)
 
     @property
     def spec(self) -> JobSpec:
         """The job."""
-        ends = None if self.ends is None else dict(self.ends)
-        return JobSpec(self.model, self.configuration, ends, self.directory, self.run_id, self.transactions)
-
-
-def registration(
-    spec: JobSpec,
-    version: str,
-    epoch: int,
-    lease_s: float,
-    checkpoint_clock: int | None = None,
-    predecessor: AttemptProcess | None = None,
-    *,
-    resumes: bool = False,
-) -> bytes:
-    """A Registration as a body."""
-    return encode(
-        Registration(
-            version,
-            epoch,
-            round(lease_s * 1000),
-            checkpoint_clock,
-            predecessor,
-            spec.model,
-            spec.raw,
-            None if spec.ends is None else list(spec.ends.items()),
-            spec.directory,
-            spec.run_id,
-            spec.transactions,
-            resumes,
-        )
-    )
+        return replace(self.job, ends=None if self.ends is None else dict(self.ends))
 
 
 class Attempt(msgspec.Struct):
@@ -189,70 +157,28 @@ class Outgrown(msgspec.Struct):
     epoch: int | None
 
 
-class Heartbeat(msgspec.Struct, omit_defaults=True):
-    """The report of an attempt: see ContainerReport.
+class Heartbeat(msgspec.Struct):
+    """The report of an attempt. `sequence` numbers the heartbeats of a lease from 1; 0 means no number. A connection
+    that the client has given up may still deliver an old heartbeat, which must not count."""
 
-    `sequence` numbers the heartbeats of a lease from 1; 0 means no number. A connection that the client has given up
-    may still deliver an old heartbeat, which must not count. `lags` were measured `lags_age_s` seconds ago; None: as in
-    the heartbeat before. `facts` are the others since the heartbeat before.
-    """
-
-    epoch: int
-    phase: str
-    processed: int = 0
-    commits: int = 0
+    report: ContainerReport
     sequence: int = 0
-    positions: dict[str, int] = {}
-    ends: dict[str, int] = {}
-    restored: dict[str, tuple[int, float, str]] = {}
-    restoring: dict[str, tuple[int, int]] = {}
-    clocks: dict[str, TaskProgress] = {}
-    metrics: dict[str, dict[str, float]] = {}
-    lags: dict[str, PartitionLag] | None = None
-    lags_age_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    facts: Facts = NO_FACTS
-    port: HttpAddress | None = None
 
     @classmethod
     def of(cls, report: ContainerReport, facts: Facts, sequence: int, now: float) -> Heartbeat:
         """The heartbeat with a report and the facts that were not sent yet, at the time `now` of the monotonic clock."""
-        lags, facts = facts.partitions, msgspec.structs.replace(facts, partitions=None)
-        return cls(
-            epoch=report.epoch,
-            phase=report.phase,
-            processed=report.processed,
-            commits=report.commits,
-            sequence=sequence,
-            positions=dict(report.positions),
-            ends=dict(report.ends),
-            restored=dict(report.restored),
-            restoring=dict(report.restoring),
-            clocks=dict(report.clocks),
-            metrics=numbers_of(report.metrics),
-            lags=None if lags is None else lags.value,
-            lags_age_s=0.0 if lags is None else max(0.0, now - lags.at),
-            facts=facts,
-            port=report.port,
-        )
+        return cls(replace(report, metrics=numbers_of(report.metrics), facts=_moved(facts, -now)), sequence)
 
-    def report(self, container_id: str, now: float) -> ContainerReport:
-        """The report of a container, received at the time `now` of the monotonic clock."""
-        lags = None if self.lags is None else Measured(self.lags, now - self.lags_age_s)
-        return ContainerReport(
-            container_id=container_id,
-            epoch=self.epoch,
-            phase=self.phase,
-            processed=self.processed,
-            commits=self.commits,
-            positions=self.positions,
-            ends=self.ends,
-            restored=self.restored,
-            restoring=self.restoring,
-            clocks=self.clocks,
-            metrics=self.metrics,
-            facts=msgspec.structs.replace(self.facts, partitions=lags),
-            port=self.port,
-        )
+    def received(self, container_id: str, now: float) -> ContainerReport:
+        """The report of the container in the address, received at the time `now` of the monotonic clock."""
+        return replace(self.report, container_id=container_id, facts=_moved(self.report.facts, now))
+
+
+def _moved(facts: Facts, by_s: float) -> Facts:
+    """The facts with the time of their lags on another clock: processes send each other ages, because their clocks
+    differ."""
+    lags = facts.partitions
+    return facts if lags is None else msgspec.structs.replace(facts, partitions=replace(lags, at=lags.at + by_s))
 
 
 class Answer(msgspec.Struct):

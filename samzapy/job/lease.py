@@ -163,32 +163,20 @@ class ContainerReport:
 
 
 class ContainerLease(ABC):
-    """The right of one attempt to run a container; reports keep it. Used by the heartbeat thread and the run loop.
+    """The right of one attempt to run a container; reports keep it. Used by the heartbeat thread and the run loop."""
 
-    `port` is the HTTP port of the container, which goes with each report; None without one.
-    """
-
+    epoch: int
+    """The number of this attempt, greater than every earlier one's."""
+    duration_s: float
+    """The time without an answer after which the container must stop itself. It reports three times as often."""
+    resumes: bool = False
+    """Whether an earlier attempt of this run has run the container: then its systems were reached."""
+    checkpoint_clock: int | None = None
+    """The greatest checkpoint time that every task of the job has durably reached; None before the first."""
+    pace_s: float = 1.0
+    """Seconds between two reports, unless a third of the lease is shorter."""
     port: HttpAddress | None = None
-
-    @property
-    @abstractmethod
-    def epoch(self) -> int:
-        """The number of this attempt, greater than every earlier one's."""
-
-    @property
-    @abstractmethod
-    def duration_s(self) -> float:
-        """The time without an answer after which the container must stop itself. It reports three times as often."""
-
-    @property
-    def resumes(self) -> bool:
-        """Whether an earlier attempt of this run has run the container: then its systems were reached."""
-        return False
-
-    @property
-    def checkpoint_clock(self) -> int | None:
-        """The greatest checkpoint time that every task of the job has durably reached; None before the first."""
-        return None
+    """The HTTP port of the container, which goes with each report; None without one."""
 
     def outgrow(self, newest: int) -> None:
         """Take an epoch greater than `newest`, an epoch that a sink outside the job's systems has seen.
@@ -196,11 +184,6 @@ class ContainerLease(ABC):
         Raises TaskMigrated if another attempt has the container.
         """
         raise TaskMigrated(f"this attempt has epoch {self.epoch}, epoch {newest} was seen")
-
-    @property
-    def pace_s(self) -> float:
-        """Seconds between two reports, unless a third of the lease is shorter."""
-        return 1.0
 
     @abstractmethod
     def report(self, report: ContainerReport) -> Directive:

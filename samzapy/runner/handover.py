@@ -271,7 +271,7 @@ class OwnershipWatch:
                 self._coordinator.stop()
             self._request, self._hurried = request, _MOST_HURRIED
         self._hurried = max(0, self._hurried - 1)
-        self._coordinator.hurry(hurried=self._hurried > 0)
+        self._coordinator.hurried = self._hurried > 0
         self._row.pace_s = min(self._pace_s, _HANDOVER_PACE_S) if self._hurried else self._pace_s
 
 

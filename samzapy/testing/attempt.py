@@ -132,11 +132,7 @@ class UncontestedLease(ContainerLease):
     duration_s = float("inf")
 
     def __init__(self, epoch: int) -> None:
-        self._epoch = epoch
-
-    @property
-    def epoch(self) -> int:
-        return self._epoch
+        self.epoch = epoch
 
     def report(self, report: ContainerReport) -> Directive:
         return Directive.CONTINUE

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import urllib3
 from confluent_kafka import KafkaError
+from jobs.job_models import job_model
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition as Ssp
@@ -19,6 +20,7 @@ from samzapy.api.system import OffsetRange, OutgoingRecord, StreamSettings, Stre
 from samzapy.container.side_inputs import SideInputRestore, SideInputs
 from samzapy.coordinator import client as client_module
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
+from samzapy.coordinator.wire import JobSpec, Registration
 from samzapy.errors import (
     EnvironmentFailure,
     ProducerError,
@@ -340,7 +342,7 @@ def test_a_lease_takes_only_whole_answers_of_its_own_time(monkeypatch, answer, e
     with closing(socket.create_server(("127.0.0.1", 0))) as listening, ThreadPoolExecutor(1) as pool:
         served = pool.submit(serve)
         client = CoordinatorClient(f"http://127.0.0.1:{listening.getsockname()[1]}", "token")
-        lease = HttpLease(client, "0", 7, 15.0)
+        lease = HttpLease(client, "0", Registration.of(JobSpec(job_model(), {}), version="1", epoch=7, lease_s=15.0))
         with closing(client), pytest.raises((RetriableError, TaskMigrated), match=error):
             lease.outgrow(8)
         served.result(60)

@@ -101,4 +101,5 @@ def test_the_status_has_the_clocks(hand):
     assert status.to_json()["clocks"]["tasks"]["Partition 0"]["held_by"] == "m.<in>[0]"
     assert leases[0].checkpoint_clock is None
     job.keep_checkpoint_clock(status.clocks.checkpoint)
+    leases[0].report(ContainerReport("0", leases[0].epoch, "running"))
     assert leases[0].checkpoint_clock == 1_699_999_990_000

@@ -268,8 +268,8 @@ def until(condition, patience_s=20.0):
 
 
 def test_a_body_of_the_wrong_shape_is_refused_with_the_fields_name(service):
-    answer = ask(service, "POST", "/containers/0/heartbeat", body=json.dumps({"epoch": "1", "phase": "running"}))
-    assert (answer.status, answer.data) == (400, b"epoch: expected int, got str\n")
+    answer = ask(service, "POST", "/containers/0/heartbeat", body=json.dumps({"report": [], "sequence": 1}))
+    assert (answer.status, answer.data) == (400, b"report: expected object, got array\n")
     assert ask(service, "POST", "/containers/0/heartbeat", body=b"{").status == 400
     assert ask(service, "POST", "/containers/0/heartbeat", body=b"[" * 100_000).status == 400
 

@@ -4,10 +4,11 @@ import json
 from math import inf, nan
 
 import pytest
+from jobs.job_models import job_model
 
 from samzapy.clock import Measured
 from samzapy.coordinator.client import HttpLease
-from samzapy.coordinator.wire import Answer, Heartbeat, WireError, read
+from samzapy.coordinator.wire import Answer, Heartbeat, JobSpec, Registration, WireError, read
 from samzapy.errors import RetriableError, TaskMigrated
 from samzapy.job.lease import (
     MOST_LINES,
@@ -24,6 +25,7 @@ from samzapy.metrics.series import NUMBERS, numbers_of
 from samzapy.strict_json import encode
 from samzapy.testing import ManualClock
 
+GRANTED = Registration.of(JobSpec(job_model(), {}), version="1", epoch=7, lease_s=15.0)
 FAILURE = UserFailure("KeyError", "'user'", "Partition 0", "process of m.in[0]@3")
 
 
@@ -61,7 +63,7 @@ def hand():
 
 @pytest.fixture
 def lease(wire, hand):
-    return HttpLease(wire, "0", 7, 15.0, clock=hand)
+    return HttpLease(wire, "0", GRANTED, hand)
 
 
 def test_a_heartbeat_carries_the_whole_report_but_numbers_only_of_the_metrics(lease, wire, hand):
@@ -80,7 +82,7 @@ def test_a_heartbeat_carries_the_whole_report_but_numbers_only_of_the_metrics(le
     )
     hand.advance(2.5)
     assert lease.report(sent) is Directive.CONTINUE
-    received = wire.beats[0].report("0", 100.0)
+    received = wire.beats[0].received("0", 100.0)
     assert received.facts.partitions == Measured({"m.in[0]": PartitionLag(3, 10, 7, 1_500)}, 97.5)
     assert received.metrics == {"container": {"threads": 7.0}}
     for name in ("phase", "processed", "commits", "positions", "ends", "restored", "restoring", "clocks"):
@@ -105,20 +107,20 @@ def test_facts_that_do_not_arrive_go_with_the_next_heartbeat(lease, wire, hand):
     hand.advance(4.0)
     wire.answer = Answer(Directive.CONTINUE, None)
     lease.report(report(facts=Facts(lines=(line(99),))))
-    beat = wire.beats[-1]
-    assert (beat.lags, beat.lags_age_s) == (measured.value, 4.0)
-    assert (beat.facts.stalled, beat.facts.failure) == (None, FAILURE)
-    assert [each.text for each in beat.facts.lines] == [f"line {n}" for n in (*range(3, MOST_LINES + 2), 99)]
-    assert beat.facts.lines_left_out == 4
+    facts = wire.beats[-1].report.facts
+    assert facts.partitions == Measured(measured.value, -4.0)
+    assert (facts.stalled, facts.failure) == (None, FAILURE)
+    assert [each.text for each in facts.lines] == [f"line {n}" for n in (*range(3, MOST_LINES + 2), 99)]
+    assert facts.lines_left_out == 4
     lease.report(report(facts=Facts()))
-    assert (wire.beats[-1].lags, wire.beats[-1].facts) == (None, Facts())
+    assert wire.beats[-1].report.facts == Facts()
 
 
 def test_the_facts_of_a_report_that_is_sent_again_are_sent_once(lease, wire):
     facts = Facts(stalled=Stall("slow", 3.0), lines=(line(1),))
     for phase in ("running", "stopping"):
         lease.report(report(phase, facts=facts))
-    assert [beat.facts for beat in wire.beats] == [facts, Facts(stalled=facts.stalled)]
+    assert [beat.report.facts for beat in wire.beats] == [facts, Facts(stalled=facts.stalled)]
 
 
 def test_a_lease_takes_clock_and_pace_from_the_answer_and_gives_up_a_migrated_container(lease, wire):
@@ -134,7 +136,7 @@ def test_a_lease_takes_clock_and_pace_from_the_answer_and_gives_up_a_migrated_co
 def test_containers_that_start_together_report_at_times_that_move_apart_and_repeat():
     def times(container_id):
         wire, now, ends = Wire(), 0.0, []
-        lease = HttpLease(wire, container_id, 7, 15.0, clock=ManualClock())
+        lease = HttpLease(wire, container_id, GRANTED, ManualClock())
         wire.answer = Answer(Directive.CONTINUE, None, 4.0)
         for _ in range(20):
             lease.report(report())
@@ -156,11 +158,11 @@ def test_containers_that_start_together_report_at_times_that_move_apart_and_repe
         ("clocks", {"a": {"checkpoints": ["x"]}}),
         ("positions", {"a": 1.5}),
         ("metrics", {"g": {"n": None}}),
-        ("lags", {"a": {"position": 1}}),
-        ("lags_age_s", -1.0),
+        ("facts", {"partitions": {"value": {"a": {"position": 1}}, "at": 0}}),
         ("facts", {"lines": 7}),
     ],
 )
 def test_a_field_of_another_shape_is_refused_by_its_name(field, value):
-    with pytest.raises(WireError, match=f"^{field}"):
-        read(Heartbeat, json.dumps({"epoch": 7, "phase": "running", field: value}).encode())
+    sent = {"container_id": "0", "epoch": 7, "phase": "running", field: value}
+    with pytest.raises(WireError, match=rf"^report\.{field}"):
+        read(Heartbeat, json.dumps({"report": sent}).encode())

@@ -153,6 +153,6 @@ def test_reports_without_a_sequence_number_count_as_they_come(service, coordinat
         return answer.json()
 
     for processed in (100, 200, 4):
-        beat = {"epoch": epoch, "phase": "running", "processed": processed, "commits": 0}
-        assert post("heartbeat", json.dumps(beat))["directive"] == "continue"
+        report = {"container_id": "0", "epoch": epoch, "phase": "running", "processed": processed}
+        assert post("heartbeat", json.dumps({"report": report}))["directive"] == "continue"
     assert coordinator.status().processed == 204
