@@ -26,13 +26,14 @@ from samzapy.config.streams.schemas import with_schema_files
 from samzapy.config.streams.serdes import check_serde, parse_serdes
 from samzapy.config.streams.stream import (
     StreamConfig,
+    StreamKeys,
     StreamNames,
     check_system,
     parse_stream_ids,
     parse_streams,
     stream_settings,
 )
-from samzapy.config.streams.systems import SystemKeys, parse_systems
+from samzapy.config.streams.systems import parse_systems
 from samzapy.config.supervision import PrometheusConfig, parse_reporters, parse_supervision
 from samzapy.config.tasks import TaskConfig
 from samzapy.config.tasks.checkpoint import parse_state_checkpoint
@@ -125,7 +126,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
             reader, changelog_system, systems, serdes, undoing=task.errors.undoes_changes
         ).values()
     }
-    _check_default_serdes(reader, systems, serdes)
+    _check_defaults(reader, systems, serdes)
     streams = parse_streams(reader, ids, _mentioned(task, stores, systems), serdes)
     timers = timers_store(reader, stores)
     return reader.read(
@@ -206,8 +207,10 @@ def _mentioned(
             yield stream
 
 
-def _check_default_serdes(reader: Reader, known: Mapping[str, SystemSettings], serdes: dict[str, str]) -> None:
+def _check_defaults(reader: Reader, known: Mapping[str, SystemSettings], serdes: dict[str, str]) -> None:
     for system in known:
         for field in ("key_serde", "msg_serde"):
-            where = reader.place(SystemKeys, field, system=system)
-            check_serde(reader, serdes, where, reader.value(SystemKeys, field, system=system))
+            where = reader.place(StreamConfig, field, system=system)
+            check_serde(reader, serdes, where, reader.value(StreamConfig, field, system=system))
+        reader.value(StreamConfig, "offset_default", system=system)
+        reader.value(StreamKeys, "replication_factor", system=system)

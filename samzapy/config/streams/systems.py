@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.config.reading.classes import SYSTEMS
-from samzapy.config.reading.keys import TEXT, choice, family, integer, is_name, key, required
+from samzapy.config.reading.keys import TEXT, choice, family, is_name, key, required
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
 
@@ -24,25 +24,6 @@ class SystemKeys:
     """Settings of the consumer (librdkafka's names)."""
     producer: Mapping[str, str] = family("systems.{system}.producer.*")
     """Settings of the producer (librdkafka's names)."""
-    key_serde: str | None = key(
-        "systems.{system}.default.stream.samza.key.serde", TEXT, None, otherwise=("systems.{system}.samza.key.serde",)
-    )
-    """The serde of keys on this system's streams; none: bytes."""
-    msg_serde: str | None = key(
-        "systems.{system}.default.stream.samza.msg.serde", TEXT, None, otherwise=("systems.{system}.samza.msg.serde",)
-    )
-    """The serde of messages on this system's streams; none: bytes."""
-    offset_default: str = key(
-        "systems.{system}.default.stream.samza.offset.default",
-        OFFSETS,
-        "upcoming",
-        otherwise=("systems.{system}.samza.offset.default",),
-    )
-    """The position where this system's inputs start without a checkpoint."""
-    replication_factor: int | None = key(
-        "systems.{system}.default.stream.replication.factor", integer(1, 32_767), None, shown="the system's"
-    )
-    """Copies of the streams of this system that the job creates, or `samzapy topic create --job`."""
     default_stream: Mapping[str, str] = family("systems.{system}.default.stream.*")
     """Defaults for this system's streams: `samza.*`, and Kafka's topic settings for the streams that the job creates,
     or `samzapy topic create --job`. Streams of metrics and access logs keep cleanup.policy=delete. Topics that hold
