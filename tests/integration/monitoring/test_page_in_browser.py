@@ -10,12 +10,12 @@ from importlib.resources import files
 import pytest
 from jobs.job_status import container, failed_job, job
 from jobs.served_page import Shown, served_page
-from samzapy.job.facts import PartitionLag
 
 from samzapy.coordinator.clocks import ClockStatus
 from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.web import views
 from samzapy.coordinator.wire import JobSpec
+from samzapy.job.lease import PartitionLag
 from samzapy.job.model import JobModel
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
