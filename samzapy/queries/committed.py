@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from samzapy.api.engine import StorageEngine
 from samzapy.errors import StoreError
-from samzapy.queries.questions import Answer, Entry, Problem, Question, merged, pack, read_question
+from samzapy.queries.questions import Answer, Entry, Problem, Question, merged, pack, unpack
 from samzapy.storage.local.marker import Marker
 from samzapy.storage.task_stores import TaskStores
 
@@ -38,18 +38,13 @@ LARGEST_ENTRY = 16_777_216
 NOT_READY = Answer(problem=Problem.MOVING, message="the container has not restored its stores")
 
 
-def _of_an_owner() -> int | None:
-    """An owner has no lag, so it needs no end."""
-    return None
-
-
 @dataclass(frozen=True)
 class PublishedStore:
-    """One task's part of a store. `end` returns the end of its changelog as the standby last saw it, None for an
-    owner."""
+    """One task's part of a store. `end` returns the end of its changelog as a standby last saw it; an owner has no lag,
+    so it needs no end."""
 
     engine: StorageEngine
-    end: Callable[[], int | None] = _of_an_owner
+    end: Callable[[], int | None] = lambda: None
 
 
 #: By store, and by the changelog partition of the task.
@@ -89,7 +84,7 @@ class CommittedStores:
         from starlette.responses import PlainTextResponse, Response  # noqa: PLC0415
 
         try:
-            question = read_question(await request.body())
+            question = unpack(Question, await request.body())
         except ValueError as cause:
             return PlainTextResponse(f"{cause}\n", 400)
         answer = await run_in_threadpool(self.answer, question)

@@ -145,22 +145,12 @@ def merged(answers: Iterable[Answer], most: int, most_bytes: int) -> Answer:
 
 
 pack = msgspec.msgpack.Encoder().encode
-_question, _answer = msgspec.msgpack.Decoder(Question), msgspec.msgpack.Decoder(Answer)
 
 
-def read_question(body: bytes) -> Question:
-    """A packed question. Raises ValueError for other bytes."""
-    return _read(_question, body)
-
-
-def read_answer(body: bytes) -> Answer:
-    """A packed answer. Raises ValueError for other bytes."""
-    return _read(_answer, body)
-
-
-def _read(decoder: msgspec.msgpack.Decoder[_M], body: bytes) -> _M:
+def unpack(kind: type[_M], body: bytes) -> _M:
+    """A packed Question or Answer. Raises ValueError for other bytes."""
     try:
-        return decoder.decode(body)
+        return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError) as cause:
         raise ValueError(f"body: {cause}") from cause
 
@@ -170,7 +160,7 @@ Owners = Mapping[str, "tuple[int, ...] | None"]
 
 
 class StoreOwners:
-    """The owners of one job's stores."""
+    """The owners of one job's stores; `everyone` are all containers of the `model`."""
 
     def __init__(
         self,
@@ -179,12 +169,12 @@ class StoreOwners:
         broadcast: Collection[SystemStreamPartition] = (),
     ) -> None:
         """`keyed`: the stores with keys of the input messages. `broadcast`: partitions that every task reads."""
-        self._model = model
+        self.model = model
         self._keyed = frozenset(keyed)
         self._containers = {
             task.changelog_partition: container.id for container in model.containers for task in container.tasks
         }
-        self._everyone: Owners = dict.fromkeys(container.id for container in model.containers)
+        self.everyone: Owners = dict.fromkeys(container.id for container in model.containers)
         readers: dict[SystemStream, dict[int, int]] = defaultdict(dict)
         for task in model.tasks:
             for ssp in task.ssps - frozenset(broadcast):
@@ -207,20 +197,12 @@ class StoreOwners:
     def of_key(self, store: str, key: bytes) -> Owners:
         """The containers that can have the key, and their tasks that can."""
         if store not in self._keyed or not self._complete or not self._readers:
-            return self._everyone
+            return self.everyone
         return self._of({tasks[partition_of(key, len(tasks))] for tasks in self._readers})
 
     def of_partition(self, partition: int) -> Owners:
         """The container of a task. Raises KeyError for a partition that is not in `partitions`."""
         return self._of([partition])
-
-    def of_all(self) -> Owners:
-        """All containers."""
-        return self._everyone
-
-    def standbys_of(self, container_id: str) -> tuple[str, ...]:
-        """The standbys of that container."""
-        return self._model.standbys_of(container_id)
 
     def _of(self, partitions: Iterable[int]) -> Owners:
         found: dict[str, tuple[int, ...]] = {}

@@ -54,7 +54,7 @@ from samzapy.queries.questions import (
     merged,
     pack,
     question_of_key,
-    read_answer,
+    unpack,
 )
 from samzapy.queries.text import BadQuestion, StoreText
 from samzapy.storage.kv.scanning import first_beyond
@@ -101,7 +101,7 @@ class ContainerPorts:
         try:
             status, body, _ = self._request(container_id, port, "POST", "/questions", self._timeout_s, pack(question))
             if status == 200:
-                return read_answer(body)
+                return unpack(Answer, body)
             reason = f"answers {status}"
         except urllib3.exceptions.ReadTimeoutError:
             reason = f"has not answered for {self._timeout_s:g} s (job.query.timeout.ms)"
@@ -179,8 +179,7 @@ class StoreQueries(Inspector):
     @property
     def routes(self) -> list[Route]:
         """The routes below `/stores`."""
-        handlers = (self._index, self._store, self._path)
-        return [Route(path, handler) for path, handler in zip(_PATHS, handlers, strict=True)]
+        return [Route(path, self._store if "{" in path else self._index) for path in _PATHS]
 
     def entries(self, store: str, key: str) -> Sequence[Record]:
         text = self._texts.get(store)
@@ -205,15 +204,9 @@ class StoreQueries(Inspector):
         return _json(200, {"stores": stores, "partitions": sorted(self._owners.partitions)})
 
     def _store(self, request: Request) -> Response:
-        return self._answered(request, self._of_parameters)
-
-    def _path(self, request: Request) -> Response:
-        return self._answered(request, self._of_path)
-
-    def _answered(self, request: Request, answer: Callable[[Request, StoreText], Response]) -> Response:
         name = request.path_params["name"]
         try:
-            return answer(request, self._text(name))
+            return self._answered(request, name)
         except BadQuestion as bad:
             return _json(400, {"error": f"store '{name}': {bad}"})
         except SerdeError as cause:
@@ -221,23 +214,20 @@ class StoreQueries(Inspector):
         except _Failure as failure:
             return _json(failure.status, failure.body)
 
-    def _of_parameters(self, request: Request, text: StoreText) -> Response:
-        if "key" not in request.query_params:
-            return self._page(text, _parameters(request, _OF_A_PAGE))
-        parameters = _parameters(request, _OF_A_KEY)
-        return self._entry(text, text.key(parameters["key"], "key"), parameters)
-
-    def _of_path(self, request: Request, text: StoreText) -> Response:
-        parameters = _parameters(request, _OF_A_KEY - {"key"})
-        if not text.takes_paths:
-            raise BadQuestion(f"keys are {text.key_serde}, not text: ask /stores/{text.name}?key=JSON")
-        return self._entry(text, text.key(_last_of_path(request), "key"), parameters)
-
-    def _text(self, name: str) -> StoreText:
-        if name not in self._texts:
-            known = ", ".join(sorted(self._texts)) or "none"
+    def _answered(self, request: Request, name: str) -> Response:
+        text = self._texts.get(name)
+        if text is None:
+            known = ", ".join(self.stores) or "none"
             raise _Failure(404, f"store '{name}': no such store; the job's stores are {known}")
-        return self._texts[name]
+        if "key" in request.path_params:
+            parameters = _parameters(request, _OF_A_KEY - {"key"})
+            if not text.takes_paths:
+                raise BadQuestion(f"keys are {text.key_serde}, not text: ask /stores/{name}?key=JSON")
+            return self._entry(text, text.key(_last_of_path(request), "key"), parameters)
+        if "key" in request.query_params:
+            parameters = _parameters(request, _OF_A_KEY)
+            return self._entry(text, text.key(parameters["key"], "key"), parameters)
+        return self._page(text, _parameters(request, _OF_A_PAGE))
 
     def _question_of(self, text: StoreText, key: bytes) -> Question:
         return question_of_key(text.name, key, len(self._owners.partitions))
@@ -258,7 +248,7 @@ class StoreQueries(Inspector):
     def _page(self, text: StoreText, parameters: Mapping[str, str]) -> Response:
         lower, upper = _bounds(text, parameters)
         most = _number(parameters, "limit", self._limits.most, 1, self._limits.most)
-        owners = self._of_partition(parameters) or self._owners.of_all()
+        owners = self._of_partition(parameters) or self._owners.everyone
         after = _place(parameters["after"]) if "after" in parameters else None
         question = Question(text.name, lower, upper, most, self._limits.most_bytes, after=after)
         answer = self._checked(text, question, owners, parameters)
@@ -309,7 +299,7 @@ class StoreQueries(Inspector):
 
     def _of_container(self, container: str, question: Question, *, standby: bool) -> Answer:
         answer = self._ask(container, question)
-        for each in self._owners.standbys_of(container) if standby else ():
+        for each in self._owners.model.standbys_of(container) if standby else ():
             if answer.problem is not Problem.MOVING:
                 break
             answer = self._ask(each, question)

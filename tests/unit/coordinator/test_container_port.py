@@ -19,7 +19,7 @@ from samzapy.job.lease import ContainerReport, HttpAddress
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.queries.committed import CommittedStores, PublishedStore
-from samzapy.queries.questions import Question, pack, read_answer
+from samzapy.queries.questions import Answer, Question, pack, unpack
 from samzapy.runner.serving import serve
 from samzapy.verify.processes import until
 
@@ -80,7 +80,7 @@ def test_a_scrape_needs_a_token_that_reads_and_a_question_the_one_that_acts(port
     for token in (None, "wrong", tokens.read):
         assert served.ask("/questions", token, "POST", body=question).status == 403
     answer = served.ask("/questions", method="POST", body=question)
-    assert [entry.value for entry in read_answer(answer.data).entries] == [b"1"]
+    assert [entry.value for entry in unpack(Answer, answer.data).entries] == [b"1"]
     assert served.ask("/questions", method="POST", body=b"no").status == 400
     assert served.ask("/other").status == 404
     assert served.ask(f"/?token={tokens.read}", None).status == 403, "a port gives no cookies"

@@ -348,7 +348,7 @@ def test_a_page_of_many_containers_is_not_a_page_of_each():
 
     queries = StoreQueries(ask, owners, texts, QueryConfig(most=20), JobInspector(load_job(FLAT)))
     question = Question("counts", None, None, 20, 1_000_000)
-    answer = queries._answer(question, owners.of_all())
+    answer = queries._answer(question, owners.everyone)
     assert [each.key for each in answer.entries] == keys[:20]
     assert sum(sent) < 400, "the first containers send a page each, the others what has room in it"
 

@@ -14,8 +14,7 @@ from samzapy.queries.questions import (
     StoreOwners,
     merged,
     pack,
-    read_answer,
-    read_question,
+    unpack,
 )
 from samzapy.system.partitioner import partition_of
 
@@ -91,17 +90,17 @@ def test_pages_of_several_tasks_have_every_entry_once_and_in_order(tasks, most):
 
 def test_questions_and_answers_come_back_as_they_went():
     question = Question("s", b"\x00", None, 3, 5, (1, 2), (b"\xff", 2))
-    assert read_question(pack(question)) == question
+    assert unpack(Question, pack(question)) == question
     full = Answer((Entry(1, b"k", b"\xff"),), {1: -1}, True, 9, Problem.MOVING, "why")
-    assert read_answer(pack(full)) == full
+    assert unpack(Answer, pack(full)) == full
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\x92\x01", b"\x93\x01\x02\x03", b"\xff" * 9])
 def test_any_other_bytes_are_refused(body):
     with pytest.raises(ValueError, match="body: "):
-        read_question(body)
+        unpack(Question, body)
     with pytest.raises(ValueError, match="body: "):
-        read_answer(body)
+        unpack(Answer, body)
 
 
 def ssp(stream, partition):
@@ -123,7 +122,7 @@ KEYS = [b"key-%d" % n for n in range(200)]
 def test_without_more_knowledge_every_container_is_asked():
     owners = StoreOwners(model([[("in", n)] for n in range(4)]))
     assert owners.of_key("counts", b"a") == {"0": None, "1": None}
-    assert owners.of_all() == {"0": None, "1": None}
+    assert owners.everyone == {"0": None, "1": None}
     assert sorted(owners.partitions) == [0, 1, 2, 3]
 
 
@@ -172,4 +171,4 @@ def test_a_partition_has_one_container_and_a_container_its_standbys():
     assert owners.of_partition(3) == {"1": (3,)}
     with pytest.raises(KeyError):
         owners.of_partition(4)
-    assert (owners.standbys_of("0"), owners.standbys_of("1")) == (("0-1",), ())
+    assert (owners.model.standbys_of("0"), owners.model.standbys_of("1")) == (("0-1",), ())
