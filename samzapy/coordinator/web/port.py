@@ -80,7 +80,7 @@ def container_port(
     tasks = frozenset(task.name for task in model.tasks)
 
     def series() -> bytes:
-        return as_text(container_series(config.job_name, model.id, tasks, metrics, is_at_container))
+        return as_text(container_series(config.name, model.id, tasks, metrics, is_at_container))
 
     views = [_view("/metrics", series, CONTENT_TYPE), _view("/snapshot", lambda: encode(metrics.snapshot()), _JSON)]
     calls = [Route("/questions", stores.endpoint, methods=["POST"])] if config.supervision.query.enabled else []

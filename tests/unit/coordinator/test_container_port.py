@@ -64,7 +64,7 @@ def test_the_series_of_the_tasks_are_served_while_the_container_runs():
         port = Port(opened)
         answer = port.ask("/metrics")
         number = int(port.lease.port.url.rpartition(":")[2])
-    assert 'container="0",job="j-1",stream="kafka.in",task="Partition 0"} 7.0' in answer.data.decode()
+    assert 'container="0",job="j",stream="kafka.in",task="Partition 0"} 7.0' in answer.data.decode()
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert port.lease.port is None
     with socket.socket() as client:
