@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import chain, repeat
 from typing import Any, Generic, overload
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
@@ -79,9 +78,8 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
             parts = [getattr(each, name) for each in batches]
             if parts.count(None) == len(parts):
                 return None
-            return _Chained(
-                [[absent] * len(each) if part is None else part for part, each in zip(parts, batches, strict=True)]
-            )
+            columns = zip(parts, batches, strict=True)
+            return [value for part, each in columns for value in (repeat(absent, len(each)) if part is None else part)]
 
         return cls(
             first.ssp,
@@ -211,46 +209,6 @@ def _in_a_row(parts: Sequence[Sequence[int]]) -> Sequence[int]:
     between the first and the last, they are a range, without an object each."""
     whole = range(parts[0][0], parts[-1][-1] + 1)
     return whole if len(whole) == sum(map(len, parts)) else list(chain.from_iterable(parts))
-
-
-class _Chained(Sequence[Any]):
-    """Several columns as one, none of them empty. A system may not have made their values yet, so a slice makes none
-    either."""
-
-    __slots__ = ("_ends", "_parts")
-
-    def __init__(self, parts: Sequence[Sequence[Any]]) -> None:
-        self._parts = parts
-        # The number of values up to the end of each part: a batch may be cut into many.
-        self._ends = list(accumulate(map(len, parts)))
-
-    def __len__(self) -> int:
-        return self._ends[-1]
-
-    def __iter__(self) -> Iterator[Any]:
-        return chain.from_iterable(self._parts)
-
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            return self._part(start, stop) if step == 1 else list(self)[index]
-        number = index + len(self) if index < 0 else index
-        if not 0 <= number < len(self):
-            raise IndexError(index)
-        place = bisect_right(self._ends, number)
-        part = self._parts[place]
-        return part[number - self._ends[place] + len(part)]
-
-    def _part(self, start: int, stop: int) -> Sequence[Any]:
-        """The values from `start` to before `stop`, without making them."""
-        found = []
-        for place in range(bisect_right(self._ends, start), len(self._parts)):
-            part = self._parts[place]
-            first = self._ends[place] - len(part)
-            if first >= stop:
-                break
-            found.append(part[max(start - first, 0) : stop - first])
-        return found[0] if len(found) == 1 else _Chained(found) if found else ()
 
 
 class BatchTask(ABC, Generic[K, V]):

@@ -12,9 +12,10 @@ sink exactly once under every guarantee but at-most-once:
 ================  ==========================  ================================================================
 guarantee         rows of each input          content of rows that comes from a store
 ================  ==========================  ================================================================
-at-most-once      once, or not after a crash  follows the store: may miss lost inputs at-least-once     once
-each input applied once effectively-once  once                        each input applied once exactly-once      once
-each input applied once
+at-most-once      once, or not after a crash  follows the store: may miss lost inputs
+at-least-once     once                        each input applied once
+effectively-once  once                        each input applied once
+exactly-once      once                        each input applied once
 ================  ==========================  ================================================================
 """
 

@@ -27,7 +27,7 @@ from samzapy.errors import EnvironmentFailure
 class RecordBatch(NamedTuple):
     """Consecutive records of one partition, as columns of equal length, in offset order; never empty.
 
-    `timestamps` are milliseconds since 1970 (-1: none); a system may look each of them up only when it is asked for.
+    `timestamps` are milliseconds since 1970 (-1: none).
     `headers` is None when no record of the batch has any.
     """
 

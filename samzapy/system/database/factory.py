@@ -51,7 +51,8 @@ class DatabaseSystemFactory(SystemFactory):
         self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> SystemProducer:
         raise EnvironmentFailure(
-            f"system '{settings.name}' is a database, which is read only; to write rows register a samzapy.sinks.SqlSink"
+            f"system '{settings.name}' is a database, which is read only; "
+            "to write rows register a samzapy.sinks.SqlSink"
         )
 
     def admin(self, settings: SystemSettings, client_id: str) -> DatabaseAdmin:
@@ -121,7 +122,8 @@ def _first_not_older(connection: sa.Connection, source: SourceTable, time_ms: in
     column = source.timestamp
     if column is None:
         raise EnvironmentFailure(
-            f"{source.where}: a time needs {source.config.prefix}timestamp.column, the column that says how old a row is"
+            f"{source.where}: a time needs {source.config.prefix}timestamp.column, "
+            "the column that says how old a row is"
         )
     not_older = column >= bound(connection.dialect.name, column, time_ms * 1000)
     return connection.scalar(sa.select(sa.func.min(source.order)).where(not_older))

@@ -29,8 +29,8 @@ Column = sa.Column[Any]
 Row = Any
 
 _UNIQUE_INTEGER = (
-    "a column that grows with each new or changed row and is unique: an identity column, or a version that each change draws "
-    "from a sequence"
+    "a column that grows with each new or changed row and is unique: an identity column, or a version that each change "
+    "draws from a sequence"
 )
 
 
