@@ -104,8 +104,11 @@ def copied_keys(store: str, to: str, changes: Mapping[str, str]) -> dict[str, st
 
 
 def copy_on_spark(copy: StoreCopy, wait: Callable[[float], object]) -> StoreWritten:
-    """Copy the store on the job's Spark (`job.spark.master`), without one on all cores of this machine. `wait` waits
-    for seconds. Raises as `copy_store`."""
+    """Check the copy, and make it on the job's Spark (`job.spark.master`), without one on all cores of this machine.
+    `wait` waits for seconds. Raises as `copy_store`."""
+    must_keep_checkpoints(copy.job.task.checkpoint)
+    make_importable(copy.job)
+    Conversion.of(copy, None)
     source = spark_source()
     config = source.fit(copy.job)
     source.check(config)
@@ -122,11 +125,8 @@ def copy_store(context: SparkContext, copy: StoreCopy, wait: Callable[[float], o
     EnvironmentFailure for a job that runs and for a new changelog with entries; ForeignRecords, StateLost,
     ProducerError.
     """
-    must_keep_checkpoints(copy.job.task.checkpoint)
     before, after = copy.stores
     refuse_speculation(context)
-    make_importable(copy.job)
-    Conversion.of(copy, None)
     with open_job(copy.job, PURPOSE) as (clients, checkpoints):
         # 1  a run, and the new changelog
         unseen = refuse_if_running(copy.job, read_owner(checkpoints), take_over=copy.take_over)

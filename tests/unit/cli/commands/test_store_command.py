@@ -315,3 +315,14 @@ def test_a_command_raises_the_soft_limit_of_open_files_because_a_store_may_have_
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert entries(done.stdout) == sorted(COUNTS.items())
     assert done.stderr.splitlines()[-1] == "4096"
+
+
+@pytest.mark.usefixtures("store")
+def test_a_copy_that_cannot_be_is_refused_before_spark_starts(samzapy):
+    copy = ("store", "copy", "job.properties", "counts", "--to")
+    code, _, errors = samzapy(*copy, "local.counts-log")
+    assert (code, "--to: is the changelog that the store has" in errors) == (2, True)
+    code, _, errors = samzapy(*copy, "local.new", "--convert", "no_module:function")
+    assert (code, "--convert: cannot import no_module" in errors) == (2, True)
+    code, _, errors = samzapy(*copy, "local.new", "--set", "msg.serde=jsn")
+    assert (code, "stores.counts.msg.serde" in errors) == (2, True)
