@@ -18,8 +18,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import StoreSource
 from samzapy.errors import StateLost
 from samzapy.storage.backup import TaskBackups
-from samzapy.storage.changelog.end import ChangelogEnd
-from samzapy.storage.changelog.reading import ChangelogOrigin, Tail
+from samzapy.storage.changelog.reading import ChangelogEnd, ChangelogOrigin, Tail
 from samzapy.storage.changelog.restore import RestoreRead, RestoreResult, StoreRestore
 from samzapy.storage.changelog.topic import (
     Changelogs,

@@ -16,7 +16,7 @@ from samzapy.config.stores.changelogs import access_log_stream
 from samzapy.config.stores.store import LocalFiles
 from samzapy.errors import StoreError
 from samzapy.storage.backup import StoreBackup
-from samzapy.storage.changelog.end import ChangelogEnd
+from samzapy.storage.changelog.reading import ChangelogEnd
 from samzapy.storage.kv.expiring import STAMP_BYTES, put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
 from samzapy.storage.local.directory import set_aside

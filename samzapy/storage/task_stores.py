@@ -11,7 +11,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.errors import StoreError
-from samzapy.storage.changelog.end import ChangelogEnd
+from samzapy.storage.changelog.reading import ChangelogEnd
 from samzapy.storage.changelog.restore import (
     RestoreResult,
 )

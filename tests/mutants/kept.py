@@ -511,19 +511,19 @@ _COMMITS: tuple[Mutant, ...] = (
         (_FOREIGN,),
     ),
     Mutant(
-        "samzapy/storage/changelog/end.py",
+        "samzapy/storage/changelog/reading.py",
         "        if first > self.end:\n",
         "        if False:\n",
         (_END,),
     ),
     Mutant(
-        "samzapy/storage/changelog/end.py",
+        "samzapy/storage/changelog/reading.py",
         "        if log.upcoming > self.end:\n",
         "        if False:\n",
         (_END,),
     ),
     Mutant(
-        "samzapy/storage/changelog/end.py",
+        "samzapy/storage/changelog/reading.py",
         "tail = Tail(self.ssp, self._own, until)\n",
         "tail = Tail(self.ssp, self.end, until)\n",
         (_END,),

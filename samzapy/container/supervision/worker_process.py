@@ -28,7 +28,7 @@ from samzapy.errors import TooFewFiles
 from samzapy.job.files import MOST, raise_limit
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import state_transactions
-from samzapy.storage.local.orphans import sweep_orphans
+from samzapy.storage.local.directory import sweep_orphans
 from samzapy.system.clients import load_factory
 
 

@@ -1,8 +1,16 @@
-"""Reads a changelog beside a restore.
+"""Reads a changelog next to a restore, and checks that only its own task writes to it.
 
 1. `scan` reads a partition from its beginning to a given end.
 2. `first_records` finds the first record in the tail of each partition, if there is one.
 3. `ChangelogOrigin` finds the record of an entry that a store cannot read.
+4. `ChangelogEnd` detects another writer. The records of a task follow one another without a gap, except for the control
+   records that end transactions. So
+
+       before a commit sends anything:    end of the partition == end of the task's own records
+       after it:                          offset of its first record == that end
+
+   The check reads the offsets in between, as a reader of committed records. If it finds a record, or stops before an open
+   transaction, another writer is at work, and its records would become state at the next restore.
 """
 
 from __future__ import annotations
@@ -15,8 +23,8 @@ from typing import NamedTuple
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, SystemAdmin, SystemConsumer
-from samzapy.clock import Clock
-from samzapy.errors import RestoreError
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.errors import ForeignRecords, RestoreError, StoreError
 
 #: `first_records` needs one record of each partition, but they come in batches.
 _FEW_RECORDS = 1_000
@@ -26,7 +34,8 @@ _LOG = logging.getLogger(__name__)
 #: The total number of seconds that a store spends looking for unreadable entries: they are rare, or everything is broken.
 _PATIENCE_S = 20.0
 
-_STALL_S = 5.0
+#: Seconds without progress after which an open transaction counts as a record of its writer, and a search ends.
+STALL_S = 5.0
 
 _POLL_S = 0.1
 _POLL_RECORDS = 5_000
@@ -149,7 +158,7 @@ class ChangelogOrigin:
         ssp, found = self._ssp, None
         log = self._admin_of(ssp.system).offsets([ssp])[ssp]
         with closing(self._consumer_of(ssp.system)) as consumer:
-            for batch in scan(consumer, ssp, log, self._clock, _STALL_S):
+            for batch in scan(consumer, ssp, log, self._clock, STALL_S):
                 if key in batch.keys:
                     for offset, own, held in zip(batch.offsets, batch.keys, batch.values, strict=True):
                         if own == key and held is not None and (value is None or held == value):
@@ -157,3 +166,72 @@ class ChangelogOrigin:
                 if self._clock.monotonic() > until:
                     return None
         return found
+
+
+class ChangelogEnd:
+    """The end of the task's records in one changelog partition. One thread."""
+
+    __slots__ = ("_clock", "_consumer_of", "_own", "_sent", "_store", "end", "ssp")
+
+    def __init__(
+        self,
+        store: str,
+        ssp: SystemStreamPartition,
+        end: int,
+        consumer_of: Callable[[str], SystemConsumer],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`end`: the partition's end at the start; everything before it was looked at."""
+        self.ssp = ssp
+        #: The expected offset of the task's next record: after its records and the end of their transaction.
+        self.end = end
+        self._own = end
+        self._store = store
+        self._consumer_of = consumer_of
+        self._clock = clock
+        self._sent: int | None = None
+
+    def check(self, log: OffsetRange) -> None:
+        """Check the partition's range `log` before a commit. Raises ForeignRecords."""
+        if log.upcoming > self.end:
+            self._look(log.upcoming)
+
+    def sent(self, last: int, count: int) -> None:
+        """`count` records of the task were acknowledged, the last one at offset `last`. Raises ForeignRecords."""
+        first = last - count + 1
+        if first < self.end:
+            raise StoreError(
+                f"store '{self._store}': changelog {self.ssp} ended at offset {self.end}, and a later record got "
+                f"offset {first}: it was deleted or created again"
+            )
+        if first > self.end:
+            self._look(first)
+        self._sent = last
+
+    def committed(self, marker_offsets: int) -> None:
+        """The sent records are durable; the end of their transaction took this number of further offsets."""
+        if self._sent is not None:
+            self._own = self._sent + 1
+            self.end = self._own + marker_offsets
+            self._sent = None
+
+    def _look(self, until: int) -> None:
+        """Read from the task's records up to `until`, the place of the expected control record included: only control records
+        may be there."""
+        with closing(self._consumer_of(self.ssp.system)) as consumer:
+            tail = Tail(self.ssp, self._own, until)
+            found = first_records([tail], consumer, self._clock, STALL_S, open_counts=True)
+        if found:
+            raise foreign_records(self._store, self.ssp, self._own, found[self.ssp])
+        self.end = self._own = until
+
+
+def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int) -> ForeignRecords:
+    """The error for records that the job has not written. The job's records end before `end`, the others begin at `first`."""
+    own = f"the job's own records end before offset {end}" if end else "the job has written nothing there"
+    return ForeignRecords(
+        f"{ssp}@{first}: the changelog of store '{store}' holds a record of another writer ({own}); it must not become "
+        f"state. Find the other writer (was a job file copied with its changelogs?), or keep its records as state: "
+        f"samzapy store adopt JOB.properties {store}",
+        ssp,
+    )

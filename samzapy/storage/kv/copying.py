@@ -1,12 +1,16 @@
-"""`object.cache.mode=copy`: every caller gets a copy of the value."""
+"""Values as objects over a store that holds them as bytes: `object.cache.mode=copy`, and the limits of large values
+(`disallow.large.messages`, `drop.large.messages`)."""
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
 from samzapy.api.serde import HintedSerde
+from samzapy.errors import StoreRefused
 from samzapy.storage.kv.codec import EntryCodec, entry_list
 from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
@@ -112,3 +116,75 @@ class _DecodingSnapshot(KeyValueSnapshot[K, V]):
 
     def close(self) -> None:
         self._inner.close()
+
+
+#: The length of a short key, and the most bytes that it has in any serde (6 a character, as JSON escapes them, and quotes).
+_SHORT_KEY = 10_000
+_SHORT_KEY_BYTES = 65_536
+#: The bytes that a system may count beside key and value of a record, its batch included.
+ENVELOPE_BYTES = 128
+
+
+@dataclass(frozen=True)
+class ValueLimit:
+    """Bytes of a value (`overhead` bytes of ours on top), and of a whole record of the changelog, None for any."""
+
+    value_bytes: int
+    record_bytes: int | None
+    drop: bool
+    overhead: int = 0
+
+
+class LargeMessageSafeStore(CopyingStore[K, V]):
+    """Values as objects over a store of bytes. A put of a large value raises an error, or is dropped and counted.
+
+    A value is large when its bytes are more than the limit, or when the changelog would not take the record. The put
+    serializes the value, so it knows the outcome. The key of a dropped put keeps the value that it had.
+    """
+
+    __slots__ = ("_limit", "_surely", "ignored")
+
+    def __init__(self, inner: StoreLayer[K, bytes], codec: EntryCodec, limit: ValueLimit) -> None:
+        super().__init__(inner, codec)
+        self._limit = limit
+        room = limit.value_bytes if limit.record_bytes is None else limit.record_bytes - _SHORT_KEY_BYTES
+        self._surely = min(limit.value_bytes, room)
+        self.ignored = 0
+
+    def put(self, key: K, value: V) -> None:
+        """Set `key` to a copy of `value`. Raises StoreRefused for a large value, unless large values are dropped."""
+        data = self._codec.encode_value(key, value)
+        if self._fits(key, data):
+            self._inner.put(key, data)
+
+    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
+        """Set many, without large values if these are dropped; or none if one of them is refused."""
+        pairs = entry_list(self._codec.store, entries)
+        encoded = [(key, self._codec.encode_value(key, value)) for key, value in pairs]
+        self._inner.put_all([(key, data) for key, data in encoded if self._fits(key, data)])
+
+    @property
+    def undone(self) -> StoreLayer[K, Any]:
+        """The layer below: a value from before a change comes back, also if it is large by now."""
+        return self._inner.undone
+
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the layers below, and `ignored-large-messages`: dropped puts."""
+        return {**self._inner.metrics(), "ignored-large-messages": self.ignored}
+
+    def _fits(self, key: K, data: bytes) -> bool:
+        limit, size = self._limit, len(data) - self._limit.overhead
+        if size <= self._surely and isinstance(key, (str, bytes)) and len(key) <= _SHORT_KEY:
+            return True
+        allowed = limit.value_bytes
+        if limit.record_bytes is not None:
+            allowed = min(allowed, limit.record_bytes - len(self._codec.encode_key(key)))
+        if size <= allowed:
+            return True
+        if limit.drop:
+            self.ignored += 1
+            return False
+        raise StoreRefused(
+            f"store '{self._codec.store}': value of key {reprlib.repr(key)} has {size:,} B, more than {allowed:,} B "
+            f"(stores.{self._codec.store}.changelog.max.message.size.bytes, or the limit of the changelog)"
+        )

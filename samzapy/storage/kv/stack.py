@@ -26,11 +26,10 @@ from samzapy.storage.kv.access_logged import AccessLog, AccessLoggedStore
 from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.cache.cached import CachedStore
 from samzapy.storage.kv.codec import EntryCodec, Origin
-from samzapy.storage.kv.copying import CopyingStore, SerializedValues
-from samzapy.storage.kv.direct import DirectStore
+from samzapy.storage.kv.copying import ENVELOPE_BYTES, CopyingStore, LargeMessageSafeStore, SerializedValues, ValueLimit
 from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, StampedSerde, unstamped_origin
 from samzapy.storage.kv.forwarding import StoreLayer
-from samzapy.storage.kv.large_messages import ENVELOPE_BYTES, LargeMessageSafeStore, ValueLimit
+from samzapy.storage.kv.scanning import DirectStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
 from samzapy.storage.kv.watched import WatchedStore
 

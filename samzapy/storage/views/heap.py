@@ -27,8 +27,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.config.stores.engines import HeapKeys, read_engine
 from samzapy.errors import StoreRefused
 from samzapy.storage.views.entries import check_lengths, names
-from samzapy.storage.views.heap_group import HeapGroup
-from samzapy.storage.views.sorted_blocks import Ranked, SortedBlocks
+from samzapy.storage.views.sorted_blocks import HeapGroup, Ranked, SortedBlocks
 
 Score = int | float
 

@@ -8,8 +8,7 @@ import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.storage.local.directory import new_checkpoint
-from samzapy.storage.local.orphans import GRACE_MS, sweep_orphans
+from samzapy.storage.local.directory import GRACE_MS, new_checkpoint, sweep_orphans
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 DAY_MS = 86_400_000
