@@ -97,7 +97,6 @@ class ContainerBuilder:
 
     @property
     def last_failure(self) -> UserFailure | None:
-        """The last failure that an error policy has dealt with."""
         return self._tasks.last_failure.failure
 
     def purge(self) -> None:
@@ -189,11 +188,9 @@ class ContainerBuilder:
     def task(
         self, name: str, stores: TaskStores, start: TaskStart, lease: ContainerLease, should_stop: Callable[[], bool]
     ) -> TaskInstance:
-        """A new instance of the user's class with everything around it. `lease` knows the job's checkpoint clock."""
         return self._tasks.task(name, stores, start, lease, should_stop)
 
     def init(self, task: TaskInstance, start: TaskStart, epoch: int) -> None:
-        """Call the task's `init` with its context, and take over the sinks that it registers there."""
         self._tasks.init(task, start, epoch)
 
     def run_loop(
@@ -204,7 +201,6 @@ class ContainerBuilder:
         committer: CommitProtocol,
         control: LoopControl,
     ) -> RunLoop:
-        """The loop over the tasks that were made."""
         task = self.config.task
         periods = LoopPeriods(task.window_ms, task.commit_ms)
         return RunLoop(
@@ -246,16 +242,13 @@ class ContainerBuilder:
         return AwaitedState(records)
 
     def inputs(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Inputs:
-        """Consumers and decoders of every input of the container; nothing is fetched yet."""
         made = InputBuilder(self.config, self.model.ssps, self._clients, self._stream_serdes, self._clock, self.metrics)
         return made.inputs(ends, tasks, self._tasks.raw, self._tasks.kind)
 
     def heads(self) -> dict[SystemStreamPartition, int]:
-        """The current ends of the container's inputs."""
         return heads_of(self.model.ssps, self._clients)
 
     def close(self) -> None:
-        """Close the clients and the event loop."""
         with ExitStack() as closing:
             closing.callback(self._clients.close)
             closing.callback(self._checkpoints.close)

@@ -198,7 +198,6 @@ class Container:
 
     @property
     def tasks(self) -> Sequence[TaskInstance]:
-        """The tasks that were made."""
         return tuple(self._tasks)
 
     def _start(self) -> RunLoop:
@@ -246,7 +245,6 @@ class Container:
         return loop
 
     def _drain_to(self) -> Mapping[SystemStreamPartition, int] | None:
-        """The current ends of the inputs, if the job is to be drained."""
         return self._builder.heads() if self._heartbeat.should_drain() else None
 
     def _must_own(self) -> None:
@@ -323,7 +321,6 @@ class Container:
         return self._running.committer.count if self._running else 0
 
     def report(self, phase: str) -> ContainerReport:
-        """A report of the present state; may be called from any thread."""
         tasks, restoring = list(self._tasks), dict(self._restoring)
         processed, commits = sum(task.processed for task in tasks), self.commits
         done = (processed, commits, tuple(restoring.values()))
@@ -341,7 +338,6 @@ class Container:
         )
 
     def _progress(self) -> Progress:
-        """The container's progress; called by the watch's thread."""
         if self._running is not None:
             self._running.loop.request_positions()
         caught_up = self._running.loop.caught_up if self._running else {}

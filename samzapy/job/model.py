@@ -32,7 +32,6 @@ class ContainerModel:
 
     @property
     def ssps(self) -> frozenset[SystemStreamPartition]:
-        """Every partition that some task of the container reads."""
         return frozenset().union(*(task.ssps for task in self.tasks))
 
 
@@ -46,7 +45,6 @@ class JobModel:
 
     @property
     def tasks(self) -> tuple[TaskModel, ...]:
-        """All tasks, in order of changelog partition."""
         return tuple(sorted((t for c in self.containers for t in c.tasks), key=lambda t: t.changelog_partition))
 
     def container(self, container_id: str) -> ContainerModel:

@@ -288,12 +288,10 @@ class FoundInputs:
 
     @property
     def streams(self) -> frozenset[SystemStream]:
-        """All streams that some pattern matches."""
         return frozenset().union(*self.by_pattern.values())
 
     @property
     def empty(self) -> list[InputPattern]:
-        """The patterns without a match."""
         return [pattern for pattern, streams in self.by_pattern.items() if not streams]
 
 

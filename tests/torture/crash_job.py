@@ -191,8 +191,9 @@ class CrashJob:
     def positions(self):
         """The committed position of each input partition, 0 where there is none."""
         with self._checkpoints() as checkpoints:
-            found = [checkpoints.read(f"Partition {number}") for number in range(self.partitions)]
-        offsets = {ssp.partition: offset for each in found if each for ssp, offset in each.input_offsets.items()}
+            found = checkpoints.read(f"Partition {number}" for number in range(self.partitions))
+        kept = [checkpoint for checkpoint in found.values() if checkpoint]
+        offsets = {ssp.partition: offset for each in kept for ssp, offset in each.input_offsets.items()}
         return [offsets.get(number, 0) for number in range(self.partitions)]
 
     @contextmanager

@@ -66,11 +66,9 @@ class StepTimes:
         self._since = 0.0
 
     def begin(self) -> None:
-        """The first step begins."""
         self._since = self._clock.monotonic()
 
     def end(self, step: str) -> None:
-        """A step is over, and the next one begins."""
         now = self._clock.monotonic()
         self._metrics.timer("commit", f"step.{step}").update(now - self._since)
         self._metrics.histogram("commit", f"step.{step}", SECONDS).update(now - self._since)
@@ -115,7 +113,6 @@ class CommitProtocol:
             task.keep_checkpoint()
 
     def leave_out(self, why: str) -> None:
-        """Count a commit that cannot be made now."""
         logger.warning("A commit is left out: %s", why)
         self._settings.metrics.counter("commit", "commits-skipped").inc()
 
@@ -123,7 +120,6 @@ class CommitProtocol:
         """Called before a poll is processed: `ends` are the offsets after its last messages."""
 
     def finish(self, tasks: Sequence[TaskInstance]) -> None:
-        """The last commit of a graceful stop."""
         self.commit(tasks, force=True)
 
     def _run(self, tasks: Sequence[TaskInstance]) -> None:

@@ -75,7 +75,6 @@ class StateWriter(ABC):
         """Make the checkpoints, by task name, part of the transaction, or durable."""
 
     def write_ahead(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Make positions durable, outside of any transaction."""
         self._checkpoints.write(checkpoints)
 
     @abstractmethod

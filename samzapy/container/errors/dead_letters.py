@@ -146,8 +146,6 @@ class RawRecords:
     the tasks' positions first, then `keep` every poll. Without positions nothing is kept.
     """
 
-    __slots__ = ("_batches", "_positions")
-
     def __init__(self) -> None:
         self._positions: dict[SystemStreamPartition, list[Mapping[SystemStreamPartition, int]]] = {}
         self._batches: dict[SystemStreamPartition, list[RecordBatch]] = {}

@@ -39,7 +39,6 @@ class TolerantProcessing(Processing):
     def __init__(
         self, task: TaskInstance, process: Process, collector: TolerantCollector, journal: UndoJournal
     ) -> None:
-        """`collector` is the task's, `journal` its stores'."""
         self._task = task
         self._process = process
         self._collector = collector
@@ -111,8 +110,6 @@ class UndecodableProcessing(Processing):
     """Asks the policy about a message that does not decode. All others go to `processing`, also a message that decodes
     when it is tried again."""
 
-    __slots__ = ("_processing", "_recovery", "_task")
-
     def __init__(self, task: TaskInstance, processing: Processing, recovery: Recovery) -> None:
         self._task = task
         self._processing = processing
@@ -161,14 +158,11 @@ class _Before(NamedTuple):
 class BatchProcessing(Processing):
     """The parts of a processing that undoes calls of `process_batch`."""
 
-    __slots__ = ("_collector", "_journal", "_process", "_task")
-
     _collector: BufferingCollector
 
     def __init__(
         self, task: TaskInstance, process: ProcessBatch, collector: BufferingCollector, journal: UndoJournal
     ) -> None:
-        """`collector` is the task's, `journal` its stores'."""
         self._task = task
         self._process = process
         self._collector = collector
@@ -196,14 +190,11 @@ class BatchProcessing(Processing):
 class HalvingProcessing(BatchProcessing):
     """Halves the batches that fail. Requests to the coordinator stay, also requests of an undone call."""
 
-    __slots__ = ("_cuts", "_recovery")
-
     _collector: TolerantCollector
 
     def __init__(
         self, task: TaskInstance, process: ProcessBatch, collector: TolerantCollector, journal: UndoJournal
     ) -> None:
-        """`collector` is the task's, `journal` its stores'."""
         super().__init__(task, process, collector, journal)
         self._recovery = collector.recovery
         #: By partition: the end offsets of the parts that an interrupted search has left.
@@ -296,8 +287,6 @@ class SearchingProcessing(BatchProcessing):
        once.
     """
 
-    __slots__ = ()
-
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         task, batch = self._task, as_batch(envelopes)
         task.touched = True
@@ -310,7 +299,6 @@ class SearchingProcessing(BatchProcessing):
         return len(batch)
 
     def _end(self, batch: MessageBatch[Any, Any], failure: BaseException, before: _Before) -> NoReturn:
-        """End the attempt over the smallest part that fails."""
         part: MessageBatch[Any, Any] | None = batch
         while part is not None:
             batch, part = part, None

@@ -42,13 +42,10 @@ def is_about_its_message(failure: BaseException) -> TypeGuard[Exception]:
 class LastFailure:
     """The last failure of a container's messages that a policy has handled, as shown to people."""
 
-    __slots__ = ("failure",)
-
     def __init__(self) -> None:
         self.failure: UserFailure | None = None
 
     def note(self, task: str, where: str, envelope: IncomingMessageEnvelope | None, failure: BaseException) -> None:
-        """Keep a failure at a message (None: at no message)."""
         partition, offset = ("", -1) if envelope is None else (str(envelope.ssp), envelope.offset)
         about = type(failure).__name__, one_line(failure), task, where
         self.failure = UserFailure(*about, user_line(failure), whole_traceback(failure), partition, offset, offset)
@@ -62,10 +59,6 @@ class Recovery:
     A container that is to stop does not wait for a repetition: the message at hand is given back, unprocessed, if it
     can be (`gives_back`). For a failure that is about no message, the repetitions follow without pauses.
     """
-
-    __slots__ = (
-        "_counts", "_errors", "_gives_back", "_last", "_letters", "_log", "_numbered", "_pause", "_task_name", "input",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -95,7 +88,6 @@ class Recovery:
         self.input: IncomingMessageEnvelope | None = None
 
     def policy(self, stage: Stage) -> ErrorPolicy:
-        """The policy of a stage."""
         return self._errors.policies[stage]
 
     def recover(
@@ -126,7 +118,6 @@ class Recovery:
                 raise
 
     def retrying(self, stage: Stage, failure: BaseException, seconds: float) -> None:
-        """Count and log a repetition."""
         self._note(stage, "retried", failure, f"trying again in {seconds:g} s")
 
     def give_up(self, stage: Stage, failure: BaseException) -> bool:
@@ -187,8 +178,6 @@ class InterruptiblePause:
     message, and the pauses of many messages do not add up to more than the time-out of a transaction.
     """
 
-    __slots__ = ("_interrupt", "_should_stop", "_wait")
-
     def __init__(self, should_stop: Callable[[], bool], interrupt: Callable[[], object]) -> None:
         self._should_stop = should_stop
         self._interrupt = interrupt
@@ -213,8 +202,6 @@ logger = logging.getLogger(__name__)
 
 class PolicyLog:
     """Warns at most once a period for each kind of action; the next line has the number of skipped ones."""
-
-    __slots__ = ("_clock", "_left_out", "_next", "_period_s")
 
     def __init__(self, clock: Clock, period_s: float = 10.0) -> None:
         self._clock = clock
@@ -267,7 +254,6 @@ class TolerantCollector(BufferingCollector):
         self._undecided = False
 
     def back_to(self, mark: Mark) -> None:
-        """Drop the records sent since `mark`."""
         super().back_to(mark)
         self.recovery.taken_back()
 

@@ -26,39 +26,31 @@ class UndoJournal:
     Changes before `begin` and after `end`, as in `window` or a timer, are never undone, and so not noted.
     """
 
-    __slots__ = ("_before", "_noting")
-
     def __init__(self) -> None:
         self._before: list[tuple[Store, Any, Any]] = []
         self._noting = False
 
     @property
     def size(self) -> int:
-        """The number of noted calls."""
         return len(self._before)
 
     def watching(self, stores: Mapping[str, StoreLayer[Any, Any]]) -> dict[str, StoreLayer[Any, Any]]:
-        """The stores, by name, each noting its changes here."""
         return {name: JournaledStore(name, store, self) for name, store in stores.items()}
 
     def begin(self) -> None:
-        """Begin a message; the changes of the previous one stay."""
         self._noting = True
         if self._before:
             self._before.clear()
 
     def end(self) -> None:
-        """The last message that was begun is over, and its changes stay."""
         self._noting = False
         self._before.clear()
 
     def note(self, store: Store, key: Any) -> None:
-        """`key` is about to change."""
         if self._noting:
             self._before.append((store, key, store.uncounted(store.get, key)))
 
     def note_all(self, store: Store, keys: Sequence[Any]) -> None:
-        """`keys` are about to change."""
         if not self._noting:
             return
         found = store.uncounted(store.get_all, keys)
@@ -75,7 +67,6 @@ class UndoJournal:
             self._before.append((store, _MANY, zip(keys, values, strict=True)))
 
     def undo(self) -> None:
-        """Put back the values from before the message."""
         for store, key, value in reversed(self._before):
             if key is _MANY:
                 pairs = list(value)

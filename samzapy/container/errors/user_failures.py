@@ -117,8 +117,6 @@ def _named(returned: object) -> str:
 class UserCalls:
     """The calls of one task. Any exception but samzapy's errors becomes a TaskFailed."""
 
-    __slots__ = ()
-
     name: str
     #: Awaits the value that a call has returned, if it has to.
     _finish: Finish
@@ -162,7 +160,6 @@ class UserCalls:
         raise failure
 
     def raise_failure(self, of: IncomingMessageEnvelope | MessageBatch[Any, Any], cause: BaseException) -> NoReturn:
-        """End the attempt over a message or a batch."""
         raise self.failure_of(of, cause)
 
     def failure_of(self, of: IncomingMessageEnvelope | MessageBatch[Any, Any], cause: BaseException) -> SamzapyError:

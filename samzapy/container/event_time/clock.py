@@ -65,26 +65,6 @@ class EventClock:
     For the thread that runs the task. Other threads may read `now`, `time_ms`, `idle` and `held_by`.
     """
 
-    __slots__ = (
-        "_accepted",
-        "_bound",
-        "_clock",
-        "_earlier",
-        "_ended",
-        "_exact",
-        "_idle_s",
-        "_marks",
-        "_offsets",
-        "_reported",
-        "_rule",
-        "_seen",
-        "_senders",
-        "_stages",
-        "check_ms",
-        "intermediate",
-        "over",
-    )
-
     def __init__(
         self,
         offsets: Mapping[SystemStreamPartition, int],
@@ -176,7 +156,6 @@ class EventClock:
 
     @property
     def reading(self) -> TaskClock:
-        """The clock as the user's code gets it."""
         return TaskClock(self.now, self.idle)
 
     @property
@@ -196,7 +175,6 @@ class EventClock:
 
     @property
     def silent(self) -> list[str]:
-        """The partitions and senders that are idle or have ended, for people."""
         found: list[str] = []
         for ssp in sorted(self._offsets):
             if self._is_silent(ssp):
@@ -207,7 +185,6 @@ class EventClock:
 
     @property
     def marks(self) -> Mapping[SystemStreamPartition, int]:
-        """The mark of each partition that has one: it goes with the checkpoint."""
         return self._marks.marks
 
     @property
@@ -239,7 +216,6 @@ class EventClock:
         return now
 
     def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
-        """Set the task's gauges."""
         if (time_ms := self.time_ms) is not None:
             metrics.gauge(task_name, "clock-ms").set(time_ms)
         if self.watermark is not None:
@@ -268,7 +244,6 @@ class EventClock:
         return max(within, default=-1)
 
     def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> bool:
-        """A run of messages of a partition is processed; returns whether the clock has moved."""
         latest = self.latest(ssp, envelopes, counts=True)
         return latest >= 0 and self._marks.advance(ssp, latest)
 

@@ -92,8 +92,6 @@ class ControlDecoder(Decoder):
     """Decodes the batches of one intermediate stream: cuts them at control messages and leaves the rest to
     `messages`."""
 
-    __slots__ = ("_messages",)
-
     def __init__(self, messages: Decoder) -> None:
         super().__init__(None, None)
         self._messages = messages
@@ -192,12 +190,10 @@ class Senders:
 
     @property
     def ended(self) -> bool:
-        """Whether all senders have ended, or are drained."""
         return self._missing() == 0 and bool(self.known) and all(s.ended or s.drained for s in self.known.values())
 
     @property
     def drained(self) -> bool:
-        """Whether all have ended, at least one of them by a drain."""
         return self.ended and any(state.drained for state in self.known.values())
 
     @property
@@ -213,7 +209,6 @@ class Senders:
 
     @property
     def silent(self) -> list[str]:
-        """The senders that are idle or have ended."""
         return [name for name, state in self.known.items() if self._is_silent(name, state)]
 
     def receive(self, control: SentControl, now: float) -> None:

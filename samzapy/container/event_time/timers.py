@@ -30,8 +30,6 @@ _AT_ONCE = 256
 class TaskTimers:
     """The timers of one task; this one has none."""
 
-    __slots__ = ()
-
     #: Whether a look for due timers can find any.
     can_fire = False
 
@@ -45,7 +43,6 @@ class TaskTimers:
         return last
 
     def is_due(self) -> bool:
-        """Whether a look for due timers may find some."""
         return False
 
     def wait_s(self) -> float:
@@ -66,8 +63,6 @@ NO_TIMERS = TaskTimers()
 
 class StoredTimers(TaskTimers):
     """The timers of one task, in its store. `fired` counts them."""
-
-    __slots__ = ("_clock", "_event_clock", "_reach", "_times", "fired", "timers")
 
     can_fire = True
 

@@ -62,10 +62,7 @@ def _note(column: Sequence[bytes | None], found: list[Any], cause: Exception, fa
 class Decoder:
     """Decodes the batches of one stream."""
 
-    __slots__ = ("_decode_keys", "_decode_values", "_key", "_value")
-
     def __init__(self, key: Serde | None, value: Serde | None) -> None:
-        """A serde of None passes bytes through."""
         self._key = key
         self._value = value
         # samzapy's serdes raise for a null.
@@ -108,7 +105,6 @@ class Decoder:
         return keys, messages, failures
 
     def decode_one(self, batch: RecordBatch, index: int, arrival_ms: int) -> IncomingMessageEnvelope:
-        """The envelope of one record. Raises as `decode` does."""
         (envelope,) = Decoder.decode(self, batch.part(index, index + 1), arrival_ms)
         return envelope
 
@@ -144,7 +140,6 @@ class Decoder:
     def _envelopes(
         self, batch: RecordBatch, arrival_ms: int
     ) -> tuple[list[IncomingMessageEnvelope], dict[int, SerdeError]]:
-        """One envelope per record, and the errors of records that do not decode."""
         keys, messages, failures = self.columns(batch)
         return _made(batch, keys, messages, arrival_ms), failures
 
@@ -201,8 +196,6 @@ class TolerantDecoder(Decoder):
     """Cuts a batch at the messages that do not decode, so that the policy is applied to them in order, and a commit has
     both the outcome and their offsets."""
 
-    __slots__ = ()
-
     def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         envelopes, failures = self._envelopes(batch, arrival_ms)
         return self.cut(envelopes, failures, batch, arrival_ms)
@@ -216,8 +209,6 @@ class TolerantDecoder(Decoder):
 class BatchDecoder(Decoder):
     """Decodes the batches of one stream for batch tasks."""
 
-    __slots__ = ()
-
     def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         keys, messages, failures = self.columns(batch)
         if failures:
@@ -227,8 +218,6 @@ class BatchDecoder(Decoder):
 
 class TolerantBatchDecoder(Decoder):
     """Cuts a batch at the messages that do not decode, as `TolerantDecoder` does."""
-
-    __slots__ = ()
 
     def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         keys, messages, failures = self.columns(batch)

@@ -135,7 +135,6 @@ class Inputs:
                 yield from self._decoded(batch.part(start, start + size), arrival_ms)
 
     def epochs(self) -> dict[SystemStreamPartition, int]:
-        """The leader epochs of the positions, where they are known."""
         return {ssp: epoch for consumer in self._readers for ssp, epoch in consumer.epochs().items()}
 
     def position(self, ssp: SystemStreamPartition) -> int:
@@ -182,7 +181,6 @@ class Inputs:
         return ended
 
     def close(self) -> None:
-        """Release the consumers."""
         for consumer in self._readers:
             consumer.close()
 

@@ -68,7 +68,6 @@ class Outbox(dict[str, list[Output]]):
     __slots__ = ()
 
     def add(self, system: str, record: OutgoingRecord) -> None:
-        """Gather one more."""
         self.setdefault(system, []).append(record)
 
 
@@ -86,7 +85,6 @@ class BufferingCollector(MessageCollector):
         control: ControlRecords,
         outbox: Outbox,
     ) -> None:
-        """`control` gives the records of control messages."""
         self._serdes_of = serdes_of
         self.producer_of = producer_of
         self._routes: dict[SystemStream, Route] = {}
@@ -103,12 +101,10 @@ class BufferingCollector(MessageCollector):
 
     @property
     def systems(self) -> Mapping[str, object]:
-        """The systems this task has sent anything to."""
         return self._gathered
 
     @property
     def waiting(self) -> bool:
-        """Whether outputs are gathered that no producer has."""
         return any(self._gathered.values())
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
@@ -199,7 +195,6 @@ class BufferingCollector(MessageCollector):
         self.take_since(mark)
 
     def put_back(self, taken: Taken) -> None:
-        """Send records that were taken out."""
         for system, records in taken:
             self._gathered[system] += records
 
@@ -218,7 +213,6 @@ class BufferingCollector(MessageCollector):
             records.clear()
 
     def discard(self) -> None:
-        """Forget the gathered records that were not handed over."""
         for records in self._gathered.values():
             records.clear()
 
@@ -254,7 +248,6 @@ class BufferingCollector(MessageCollector):
         return [proof if proof and proof.left > 0 else encode for proof, encode in zip(proofs, encoders, strict=True)]
 
     def _sample(self) -> None:
-        """Have the next object of each class read back."""
         self._sampled, self._stream = self.sent, None
         for stream, proofs in self._proofs.items():
             self._routes.pop(stream, None)
@@ -274,7 +267,6 @@ class BufferingCollector(MessageCollector):
                 producer.send_columns(columns)
 
     def _records_of(self, stream: SystemStream) -> list[Output]:
-        """The list that gathers the outputs of a stream."""
         self._choose(stream)
         assert self._route is not None
         return self._route[3]

@@ -52,8 +52,6 @@ from samzapy.errors import TaskFailed
 class OutputIds:
     """The ids of one task's outputs."""
 
-    __slots__ = ("_broadcast", "_job", "_prefixes", "_stream_id_of", "_task_name")
-
     def __init__(
         self,
         job: tuple[str, str],
@@ -80,7 +78,6 @@ class OutputIds:
         return found
 
     def letter(self, envelope: IncomingMessageEnvelope, number: int) -> bytes:
-        """The id of the input's `number`-th dead letter."""
         return b"%b%d:%d" % (self.prefix(envelope.ssp, LETTER), envelope.offset, number)
 
 
@@ -97,7 +94,6 @@ class OutputIdCollector(MessageCollector):
         self._offset = self._number = 0
 
     def begin(self, envelope: IncomingMessageEnvelope) -> None:
-        """The outputs from here on come from this input."""
         ssp = envelope.ssp
         if ssp is not self._ssp:
             self._ssp, self._prefix = ssp, self._ids.prefix(ssp, OUTPUT)
@@ -133,8 +129,6 @@ class OutputIdCollector(MessageCollector):
 class IdentifiedProcess:
     """Calls a task's `process` with a collector that knows the input at hand."""
 
-    __slots__ = ("_collector", "_process")
-
     def __init__(self, task: StreamTask, collector: MessageCollector, ids: OutputIds) -> None:
         self._process: Callable[..., object] = task.process
         self._collector = OutputIdCollector(collector, ids)
@@ -142,26 +136,12 @@ class IdentifiedProcess:
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> object:
-        """Call the task's method; returns its value."""
         self._collector.begin(envelope)
         return self._process(envelope, self._collector, coordinator)
 
 
 class BatchIdCollector(MessageCollector):
     """Adds the ids of their inputs to outputs on their way to the task's collector."""
-
-    __slots__ = (
-        "_batch",
-        "_collector",
-        "_ids",
-        "_in_order",
-        "_last",
-        "_mark",
-        "_numbers",
-        "_offsets",
-        "_only",
-        "_prefix",
-    )
 
     def __init__(self, collector: BufferingCollector, ids: OutputIds, *, one_by_one: bool) -> None:
         """`one_by_one`: each batch has one message, which all its outputs come from."""
@@ -180,7 +160,6 @@ class BatchIdCollector(MessageCollector):
         return self._collector.undecided
 
     def begin(self, batch: MessageBatch[Any, Any]) -> None:
-        """The outputs from here on come from this batch."""
         self._batch = batch
         self._prefix = self._ids.prefix(batch.ssp, OUTPUT)
         self._mark = self._collector.mark()
@@ -278,7 +257,6 @@ class BatchIdCollector(MessageCollector):
         return inputs if isinstance(inputs, Sequence) else list(inputs)  # a column of pandas finds its items by label
 
     def _number(self, offsets: Sequence[int]) -> Sequence[int]:
-        """The numbers of the next outputs of these inputs."""
         known = self._numbers
         following = islice(offsets, 1, None)
         if offsets[0] > self._last and all(map(lt, offsets, following)):
@@ -340,8 +318,6 @@ def _place(record: OutgoingRecord) -> tuple[int, int]:
 class OneInputCollector(MessageCollector):
     """Names one input of the batch at hand as the source of its outputs."""
 
-    __slots__ = ("_collector", "_inputs")
-
     def __init__(self, collector: BatchIdCollector, offset: int) -> None:
         self._collector = collector
         self._inputs = [offset]
@@ -360,8 +336,6 @@ class OneInputCollector(MessageCollector):
 class IdentifiedBatches:
     """Calls a task's `process_batch` with a collector that knows the batch at hand."""
 
-    __slots__ = ("_collector", "_process")
-
     def __init__(
         self, task: BatchTask[Any, Any], collector: BufferingCollector, ids: OutputIds, *, one_by_one: bool
     ) -> None:
@@ -371,7 +345,6 @@ class IdentifiedBatches:
     def process_batch(
         self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> object:
-        """Call the task's method; returns its value."""
         self._collector.begin(batch)
         returned = self._process(batch, self._collector, coordinator)
         self._collector.end()

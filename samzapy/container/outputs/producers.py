@@ -32,8 +32,6 @@ from samzapy.system.clients import SystemClients
 class ForwardingProducer(SystemProducer):
     """Passes every call on; the base of producers that add something to some of them."""
 
-    __slots__ = ("_producer",)
-
     def __init__(self, producer: SystemProducer) -> None:
         self._producer = producer
 
@@ -72,8 +70,6 @@ class TransactionOnDemand(ForwardingProducer):
     successor. So `must_own` is called after the take-over: an attempt that is not the owner ends, and the successor
     restarts in place.
     """
-
-    __slots__ = ("_must_own", "_open")
 
     def __init__(self, producer: SystemProducer, must_own: Callable[[], object]) -> None:
         """`producer` was made with a transactional id. `must_own` raises when another attempt owns the tasks by now."""
@@ -169,13 +165,11 @@ class TaskProducers:
             self.transaction.init_transactions()
 
     def state(self, system: str) -> SystemProducer:
-        """The producer of changelogs and checkpoints on a system."""
         if self.transaction is not None and system == self.system:
             return self.transaction
         return self._clients.producer(system)
 
     def outputs(self, system: str) -> SystemProducer:
-        """The producer of outputs to a system."""
         if not self._outputs_inside or self.transaction is None:
             return self._clients.producer(system)
         return self.transaction if system == self.system else self._outside_producer(system)
@@ -194,8 +188,6 @@ class TaskProducers:
 
 class CountingProducer(ForwardingProducer):
     """Counts the records that it passes on. For outputs outside of the transaction."""
-
-    __slots__ = ("_counter",)
 
     def __init__(self, producer: SystemProducer, counter: Counter) -> None:
         super().__init__(producer)
@@ -243,7 +235,6 @@ class RecordLimits:
         self._clients = clients
 
     def of(self, stream: SystemStream) -> RecordLimit:
-        """The limit now, of records that are not compressed."""
         admin = self._clients.admin(stream.system)
         description = admin.describe(stream.stream)
         if description is None or description.hidden:

@@ -163,7 +163,6 @@ class RunEnd:
         return not (self.failed or self.again)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of a job record."""
         if self.failed:
             # Not under the key `run`: every version takes that for the end of the run.
             return {"failed": self.run}
@@ -192,12 +191,10 @@ class Ownership:
 
     @classmethod
     def of(cls, config: JobConfig, run_id: str | None) -> Ownership:
-        """The claim of a run to a job, with separate clients."""
         return cls(config.name, JobRecords.of(config, "owner"), run_id)
 
     @property
     def known(self) -> bool:
-        """Whether the job has an owner record."""
         return self.run_id is not None and self._records.kept
 
     def check(self, checkpoints: CheckpointManager) -> None:
@@ -275,5 +272,4 @@ class Ownership:
             self._records.checkpoints.write_record(JobRecord.ENDED, RunEnd(self.run_id, **end).to_json())
 
     def close(self) -> None:
-        """Close the clients of `look`; the next look opens new ones."""
         self._records.close()

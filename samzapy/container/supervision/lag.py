@@ -101,15 +101,12 @@ class EndsSeen:
     """The ends of one partition, each with the time when it was last seen, and the last processed record. `now_ms` is
     the monotonic time in milliseconds."""
 
-    __slots__ = ("_began", "_looks", "_processed")
-
     def __init__(self) -> None:
         self._began = 0
         self._looks: list[tuple[int, int]] = []
         self._processed: tuple[int, int] | None = None
 
     def add(self, now_ms: int, end: int) -> None:
-        """The partition ends at `end` now."""
         looks = self._looks
         if not looks:
             self._began = now_ms

@@ -52,7 +52,6 @@ class PrivateFile(RotatingFileHandler):
     _warned = False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name in `logging`
-        """Warn once about a disk that takes no more lines."""
         cause = sys.exc_info()[1]
         if not isinstance(cause, OSError):
             super().handleError(record)
@@ -63,7 +62,6 @@ class PrivateFile(RotatingFileHandler):
             )
 
     def close(self) -> None:
-        """Close the file, whether or not the last lines could be written."""
         with suppress(OSError):
             super().close()
 

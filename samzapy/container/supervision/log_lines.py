@@ -142,7 +142,6 @@ class PlaceFilter(logging.Filter):
         self._container = container
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Set the attributes; every record passes."""
         if not hasattr(record, TASK):
             activity = activity_here()
             setattr(record, CONTAINER, self._container)
@@ -165,7 +164,6 @@ class TextLines(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO tasks.counts [container 0, Partition 3, kafka.in[3]@17]: text`; times are UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and the lines of a traceback."""
         head = f"{_time(record)} {record.levelname} {record.name}{self.place(record)}"
         return f"{head}: {record.getMessage()}{self.trace(record)}"
 
@@ -190,7 +188,6 @@ class JsonLines(logging.Formatter):
         self._job = job
 
     def format(self, record: logging.LogRecord) -> str:
-        """The object."""
         container, task, position = _place(record)
         line: dict[str, Any] = {
             "time": _time(record),

@@ -99,7 +99,6 @@ class _Streams:
         return publish
 
     def close(self) -> None:
-        """Release the clients."""
         clients, self._clients = self._clients, None
         if clients is None:
             return

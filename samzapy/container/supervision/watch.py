@@ -46,7 +46,6 @@ class NoLines:
     """For a container in the driver's own process, which logs for itself."""
 
     def take(self) -> tuple[tuple[LogLine, ...], int]:
-        """No lines."""
         return (), 0
 
 
@@ -70,7 +69,6 @@ class NoWatch:
         """Ignore it."""
 
     def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
-        """No facts."""
         return NO_FACTS
 
 

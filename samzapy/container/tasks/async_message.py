@@ -102,7 +102,6 @@ class MessageOutputs(MessageCollector):
         self._gather(ControlOutput(stream, message))
 
     def send_to(self, collector: MessageCollector) -> None:
-        """Send the gathered outputs, in order."""
         for output in self.gathered:
             if isinstance(output, ControlOutput):
                 collector.send_control(*output)
@@ -152,8 +151,6 @@ class WaitingMessages:
     """Messages in the order of acceptance. With `key_order` a message waits until the previous one of its key is done;
     messages without a key wait for none."""
 
-    __slots__ = ("_accepted", "_behind", "_key_order", "_released", "_repetitions")
-
     def __init__(self, *, key_order: bool) -> None:
         self._key_order = key_order
         self._accepted: deque[Work] = deque()
@@ -175,7 +172,6 @@ class WaitingMessages:
         return bool(self._accepted or self._released)
 
     def accept(self, work: Work) -> None:
-        """A message was polled."""
         if work.undecodable is None:
             work.key = self._key_of(work)
         self._accepted.append(work)
@@ -197,12 +193,10 @@ class WaitingMessages:
         return False
 
     def repeat(self, work: Work, at: float) -> None:
-        """Repeat a message at that time."""
         self._repetitions.append((at, work))
 
     @property
     def repeating(self) -> int:
-        """The number of messages that wait for their repetition."""
         return len(self._repetitions)
 
     @property
@@ -219,11 +213,9 @@ class WaitingMessages:
         return None
 
     def released(self) -> Work | None:
-        """The next message with a key that has become free."""
         return self._released.popleft() if self._released else None
 
     def next(self) -> Work | None:
-        """The next message that may start."""
         work = self.released()
         while work is None and self._accepted:
             work = self._accepted.popleft()
@@ -259,8 +251,6 @@ class ContiguousPrefix:
     """Offsets are accepted in order and completed in any; `position` is the next offset after the longest run, from the
     start, of offsets that are complete. It only grows."""
 
-    __slots__ = ("_accepted", "_complete", "position")
-
     def __init__(self, position: int) -> None:
         self._accepted: deque[int] = deque()
         self._complete: set[int] = set()
@@ -272,7 +262,6 @@ class ContiguousPrefix:
         return bool(self._complete)
 
     def accept(self, offset: int) -> None:
-        """Accept `offset` as the next one; offsets between it and the previous one do not exist."""
         self._accepted.append(offset)
 
     def complete(self, offset: int) -> int:

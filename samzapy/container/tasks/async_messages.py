@@ -85,7 +85,6 @@ class AsyncMessages:
 
     @property
     def in_flight(self) -> int:
-        """The number of messages in flight."""
         return len(self._in_flight)
 
     @property
@@ -128,7 +127,6 @@ class AsyncMessages:
         return self._config.commit_in_flight
 
     def accept(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
-        """Accept messages; they start when there is room."""
         undecodable = envelopes if type(envelopes) is Undecodable else None
         stage = Stage.DESERIALIZE if undecodable is not None else Stage.PROCESS
         if ssp not in self._prefixes:  # not before `init`, which may set another starting offset
@@ -139,7 +137,6 @@ class AsyncMessages:
             accept(Work(envelope, undecodable, pauses=policy.pauses_s()))
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """Move past a record that is not a message of the user."""
         self._prefixes.setdefault(ssp, ContiguousPrefix(self.task.offsets[ssp])).accept(offset)
         self._complete(ssp, offset, self._order.mark())
         self.task.touched = True
@@ -189,7 +186,6 @@ class AsyncMessages:
             return None  # none, or they change at this moment
 
     def close(self) -> None:
-        """Cancel the messages in flight; later callbacks are ignored."""
         self._closed = True
         self._events.cancel([each.coroutine for each in self._in_flight.values() if each.coroutine is not None])
         self._in_flight.clear()
@@ -258,7 +254,6 @@ class AsyncMessages:
                 self._journal.end()
 
     def _failure_in(self, message: MessageInFlight, then: Callable[[], object]) -> BaseException | None:
-        """The exception that `then` raises, None if it raises none."""
         try:
             if (returned := then()) is not None:
                 self.task.refuse_awaitable(f"complete(then) of {message.work.envelope.position}", returned)

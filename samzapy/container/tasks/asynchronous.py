@@ -44,7 +44,6 @@ class AsynchronousExecutor(TaskExecutor):
         shutdown_ms: int,
         commit_max_delay_ms: int,
     ) -> None:
-        """`messages`: the messages of each task."""
         self._all = messages
         self._of = {each.task.name: each for each in messages}
         self._events = events

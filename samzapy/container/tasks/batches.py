@@ -40,8 +40,6 @@ def as_batch(run: Run) -> MessageBatch[Any, Any]:
 class GatheredMessages:
     """The runs of one partition that wait for the task."""
 
-    __slots__ = ("_count", "_last_at", "_runs", "since")
-
     def __init__(self) -> None:
         self._runs: list[Run] = []
         self._count = 0
@@ -81,7 +79,6 @@ class BatchExecutor(SynchronousExecutor):
     def __init__(
         self, processing: Mapping[str, Processing], clock: Clock, metrics: MetricsRegistry, config: BatchConfig
     ) -> None:
-        """`processing` calls the user's `process_batch`, by task."""
         super().__init__(processing, clock, metrics)
         self._slice = config.max_messages or sys.maxsize
         self._wait_s = config.max_wait_ms / 1000.0

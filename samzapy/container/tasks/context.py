@@ -129,7 +129,6 @@ class ContainerTaskContext(TaskContext):
         self.moved.add(ssp)
 
     def seal(self) -> None:
-        """`init` has returned."""
         self._sealed = True
 
 

@@ -70,7 +70,6 @@ class EventLoop:
         return threading.get_ident() == self._thread
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a coroutine; it runs during `run`."""
         return self._loop.create_task(coroutine)
 
     def finish(self, returned: object) -> object:

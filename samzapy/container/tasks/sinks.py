@@ -23,20 +23,16 @@ class TaskSinks:
     """The sinks of one task; without sinks every call does nothing. An exception of a sink becomes TaskFailed, unless
     it is an error of samzapy."""
 
-    __slots__ = ("_sinks", "_task_name", "_unread")
-
     def __init__(self, task_name: str) -> None:
         self._task_name = task_name
         self._sinks: tuple[Sink, ...] = ()
         self._unread: set[str] = set()
 
     def add(self, sinks: Iterable[Sink]) -> None:
-        """Take the sinks that the task's `init` has registered."""
         self._sinks = (*self._sinks, *sinks)
 
     @property
     def registered(self) -> bool:
-        """Whether the task has any."""
         return bool(self._sinks)
 
     def open(
@@ -80,12 +76,10 @@ class TaskSinks:
         return lacking
 
     def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
-        """Make the rows given to the sinks durable, with `offsets`."""
         for sink in self._sinks:
             self._call(sink, "commit", sink.commit, offsets)
 
     def forget(self, envelope: IncomingMessageEnvelope) -> None:
-        """Take back the rows of a message that failed."""
         for sink in self._sinks:
             self._call(sink, "forget", sink.forget, envelope)
 
@@ -94,7 +88,6 @@ class TaskSinks:
         return [self._call(sink, "mark", sink.mark) for sink in self._sinks]
 
     def back_to(self, marks: Sequence[int | None], batch: Iterable[IncomingMessageEnvelope]) -> None:
-        """Take back the rows of a batch that failed."""
         for sink, mark in zip(self._sinks, marks, strict=True):
             if mark is not None:
                 self._call(sink, "back_to", sink.back_to, mark)

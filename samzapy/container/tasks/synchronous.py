@@ -80,7 +80,6 @@ class SynchronousExecutor(TaskExecutor):
     """Processes every message before the next one, so nothing is ever in flight."""
 
     def __init__(self, processing: Mapping[str, Processing], clock: Clock, metrics: MetricsRegistry) -> None:
-        """`processing` calls the user's `process`, by task; `clock` measures it."""
         self._processing = processing
         self._clock = clock
         self._seconds = metrics.histogram("process", "seconds", SECONDS)

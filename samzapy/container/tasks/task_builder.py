@@ -52,7 +52,7 @@ from samzapy.container.tasks.context import ContainerTaskContext, CoordinatorReq
 from samzapy.container.tasks.event_loop import EventLoop, LoopThreadStore
 from samzapy.container.tasks.executor import TaskExecutor
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, TaskCheckpoints
-from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
+from samzapy.container.tasks.synchronous import Processing, StrictProcessing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import PositionNotes, TaskInstance, UserSide
 from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel
@@ -92,7 +92,6 @@ class TaskBuilder:
         serdes_of: SerdesOf,
         clock: Clock,
     ) -> None:
-        """`serdes_of` gives a stream's key and message serde."""
         self._config = config
         self._container_id = model.id
         self._task_class = plugins.task_class
@@ -121,7 +120,6 @@ class TaskBuilder:
 
     @property
     def kind(self) -> type[AnyTask]:
-        """The user's class."""
         return self._task_class
 
     @cached_property
@@ -136,39 +134,32 @@ class TaskBuilder:
 
         Raises ConfigError, UnknownStream.
         """
-        task, ids, errors = self._task_class(), self._output_ids(name), self._config.task.errors
-        in_turn, journal = isinstance(task, (StreamTask, BatchTask)), UndoJournal()
-        if errors.only_fails and in_turn:
+        task, ids, journal, requests = self._task_class(), self._output_ids(name), UndoJournal(), CoordinatorRequests()
+        in_turn = isinstance(task, (StreamTask, BatchTask))
+        if in_turn and self._config.task.errors.only_fails:
             control = self._control.of_task(name)
-            collector = BufferingCollector(self._output_serdes, self._producers.outputs, control, Outbox())
-            visible = journal.watching(stores.stores) if self._undoes(task) else stores.stores
-            made = self._instance(name, UserSide(task, collector, visible), stores, start, lease)
-            self._processing[name] = self._strict(made, task, collector, ids, journal)
-            return made
-        requests = CoordinatorRequests()
+            strict = BufferingCollector(self._output_serdes, self._producers.outputs, control, Outbox())
+            built = self._instance(
+                name, UserSide(task, strict, self._visible(task, stores, journal)), stores, start, lease
+            )
+            self._processing[name] = self._processing_of(built, strict, ids, journal)
+            return built
         pause = InterruptiblePause(should_stop, requests.interrupt)
-        tolerant = self._tolerant_collector(name, start.offsets, pause, gives_back=in_turn)
+        collector = self._tolerant_collector(name, start.offsets, pause, gives_back=in_turn)
         if in_turn:
-            visible = journal.watching(stores.stores) if self._undoes(task) else stores.stores
-            made = self._instance(name, UserSide(task, tolerant, visible, requests=requests), stores, start, lease)
-            processing = self._tolerant(made, task, tolerant, ids, journal)
-            self._processing[name] = UndecodableProcessing(made, processing, tolerant.recovery)
-            return made
-        user = UserSide(
-            task,
-            tolerant,
-            self._of_loop_thread(stores, journal),
-            requests=requests,
-            finish=self._events.finish,
-            in_order=False,
-        )
-        made = self._instance(name, user, stores, start, lease)
+            user = UserSide(task, collector, self._visible(task, stores, journal), requests=requests)
+            built = self._instance(name, user, stores, start, lease)
+            processing = self._processing_of(built, collector, ids, journal)
+            self._processing[name] = UndecodableProcessing(built, processing, collector.recovery)
+            return built
+        seen, finish = self._of_loop_thread(stores, journal), self._events.finish
+        user = UserSide(task, collector, seen, requests=requests, finish=finish, in_order=False)
+        built = self._instance(name, user, stores, start, lease)
         config = self._config.task.asynchronous
-        self._messages.append(AsyncMessages(made, tolerant, journal, self._events, config, self._clock, ids=ids))
-        return made
+        self._messages.append(AsyncMessages(built, collector, journal, self._events, config, self._clock, ids=ids))
+        return built
 
     def init(self, task: TaskInstance, start: TaskStart, epoch: int) -> None:
-        """Call the task's `init` with its context, and take over the sinks that it registers there."""
         config, checkpoint, offsets = self._config, start.checkpoint, task.offsets
         metrics = UserMetrics(self._metrics)
         reset = {ssp for ssp in offsets if config.stream(ssp.system_stream).reset_offset}
@@ -203,7 +194,6 @@ class TaskBuilder:
             self._metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
 
     def executor(self, should_stop: Callable[[], bool]) -> TaskExecutor:
-        """Runs the tasks that were made."""
         task = self._config.task
         if issubclass(self._task_class, BatchTask):
             return BatchExecutor(self._processing, self._clock, self._metrics, task.batch)
@@ -219,7 +209,6 @@ class TaskBuilder:
         )
 
     def close(self) -> None:
-        """Close the event loop, if one was made."""
         if "_events" in vars(self):
             self._events.close()
 
@@ -232,65 +221,43 @@ class TaskBuilder:
     def _only_fails(self, *stages: Stage) -> bool:
         return all(self._config.task.errors.policies[stage].only_fails for stage in stages)
 
-    def _strict(
-        self,
-        made: TaskInstance,
-        task: AnyTask,
-        collector: BufferingCollector,
-        ids: OutputIds | None,
-        journal: UndoJournal,
-    ) -> Processing:
-        if isinstance(task, BatchTask):
-            return SearchingProcessing(made, self._batches_of(task, collector, ids), collector, journal)
-        assert isinstance(task, StreamTask)
-        return StrictProcessing(made, _process_of(task, collector, ids))
+    def _visible(
+        self, task: AnyTask, stores: TaskStores, journal: UndoJournal
+    ) -> Mapping[str, KeyValueStore[Any, Any]]:
+        return journal.watching(stores.stores) if self._undoes(task) else stores.stores
 
-    def _tolerant(
-        self,
-        made: TaskInstance,
-        task: AnyTask,
-        collector: TolerantCollector,
-        ids: OutputIds | None,
-        journal: UndoJournal,
+    def _processing_of(
+        self, built: TaskInstance, collector: BufferingCollector, ids: OutputIds | None, journal: UndoJournal
     ) -> Processing:
+        task = built.task
         if isinstance(task, StreamTask):
-            return TolerantProcessing(made, _process_of(task, collector, ids), collector, journal)
+            process = task.process if ids is None else IdentifiedProcess(task, collector, ids).process
+            if isinstance(collector, TolerantCollector):
+                return TolerantProcessing(built, process, collector, journal)
+            return StrictProcessing(built, process)
         assert isinstance(task, BatchTask)
-        if self._only_fails(*_OF_BATCHES):
-            return self._strict(made, task, collector, ids, journal)
-        return HalvingProcessing(made, self._batches_of(task, collector, ids), collector, journal)
-
-    def _batches_of(
-        self, task: BatchTask[Any, Any], collector: BufferingCollector, ids: OutputIds | None
-    ) -> ProcessBatch:
-        if ids is None:
-            return task.process_batch
-        one_by_one = self._config.task.batch.max_messages == 1
-        return IdentifiedBatches(task, collector, ids, one_by_one=one_by_one).process_batch
+        batches: ProcessBatch = task.process_batch
+        if ids is not None:
+            one_by_one = self._config.task.batch.max_messages == 1
+            batches = IdentifiedBatches(task, collector, ids, one_by_one=one_by_one).process_batch
+        if isinstance(collector, TolerantCollector) and not self._only_fails(*_OF_BATCHES):
+            return HalvingProcessing(built, batches, collector, journal)
+        return SearchingProcessing(built, batches, collector, journal)
 
     def _instance(
         self, name: str, user: UserSide, stores: TaskStores, start: TaskStart, lease: ContainerLease
     ) -> TaskInstance:
         user = replace(user, seen=stores.as_seen(user.stores))
-        timers_store, checkpoint = self._config.timers_store, start.checkpoint
         event_clock = self._event_clock(name, user.task, start.offsets)
         timers: TaskTimers = NO_TIMERS
-        if timers_store is not None:
+        if (timers_store := self._config.timers_store) is not None:
             seen, entries = user.seen[timers_store], stores.stores[timers_store]
             timers = StoredTimers(seen, entries, event_clock, self._clock, user.requests.interrupt)
+        startpoints = {**(start.checkpoint.startpoints if start.checkpoint else {}), **start.followed}
+        noted = PositionNotes(startpoints, start.input_ids, start.leader_epochs)
+        kept = self._state_checkpoints(name, user.task, start, lease)
         return TaskInstance(
-            name,
-            user,
-            stores,
-            start.offsets,
-            event_clock,
-            noted=PositionNotes(
-                {**(checkpoint.startpoints if checkpoint else {}), **start.followed},
-                start.input_ids,
-                start.leader_epochs,
-            ),
-            timers=timers,
-            checkpoints=self._state_checkpoints(name, user.task, start, lease),
+            name, user, stores, start.offsets, event_clock, noted=noted, timers=timers, checkpoints=kept
         )
 
     def _event_clock(self, name: str, task: AnyTask, offsets: Offsets) -> EventClock:
@@ -350,7 +317,3 @@ class TaskBuilder:
         self.raw.follow(offsets)
         limit_of = RecordLimits(self._clients).of_outputs
         return DeadLetters(stream, name, self.raw, self._clock, outbox.add, limit_of, ids=self._output_ids(name))
-
-
-def _process_of(task: StreamTask, collector: BufferingCollector, ids: OutputIds | None) -> Process:
-    return task.process if ids is None else IdentifiedProcess(task, collector, ids).process

@@ -56,8 +56,6 @@ class TaskPosition:
     """`offsets` holds the next offset to process of each partition. `startpoints` are the ids of the followed
     startpoints."""
 
-    __slots__ = ("_replayed", "_serialized", "offsets", "startpoints")
-
     def __init__(
         self, offsets: dict[SystemStreamPartition, int], startpoints: Mapping[SystemStreamPartition, str]
     ) -> None:
@@ -71,7 +69,6 @@ class TaskPosition:
         return {ssp: max(offset, self._replayed.get(ssp, offset)) for ssp, offset in self.offsets.items()}
 
     def note_serialized(self) -> None:
-        """Note that everything put by messages before this position is serialized."""
         self._serialized = dict(self.offsets)
 
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
@@ -94,8 +91,6 @@ class TaskPosition:
 class Throughput:
     """The counters of one task. `add` is called once a batch; `seconds` grows where the calls into the user's code are
     timed together, so not for asynchronous tasks, which have several messages in flight."""
-
-    __slots__ = ("_batches", "_messages", "seconds")
 
     def __init__(self) -> None:
         self._messages: dict[SystemStreamPartition, int] = {}
@@ -150,31 +145,6 @@ class TaskInstance(TaskPosition, UserCalls):
     whether the user's code has run since the last commit, so that a commit has something to write.
     """
 
-    __slots__ = (
-        "_closed",
-        "_ended_at",
-        "_finish",
-        "_in_order",
-        "_run_id",
-        "changelog_offsets",
-        "checkpoints",
-        "collector",
-        "event_clock",
-        "listens",
-        "name",
-        "noted",
-        "processed",
-        "processed_ms",
-        "requests",
-        "seen_stores",
-        "sinks",
-        "stores",
-        "task",
-        "throughput",
-        "timers",
-        "touched",
-    )
-
     def __init__(
         self,
         name: str,
@@ -187,7 +157,6 @@ class TaskInstance(TaskPosition, UserCalls):
         timers: TaskTimers = NO_TIMERS,
         checkpoints: TaskCheckpoints = NO_STATE_CHECKPOINTS,
     ) -> None:
-        """`offsets`: the starting offsets, which become its live map."""
         super().__init__(offsets, noted.startpoints)
         self.name = name
         self.noted = noted
@@ -215,7 +184,6 @@ class TaskInstance(TaskPosition, UserCalls):
         self.listens = isinstance(user.task, ClockListenerTask)
 
     def init(self, context: Context) -> None:
-        """Call the user's `init`, if there is one."""
         self.changelog_offsets = self.stores.offsets()
         if isinstance(self.task, InitableTask):
             self.call("init", self.task.init, context)
@@ -249,7 +217,6 @@ class TaskInstance(TaskPosition, UserCalls):
             self.on_clock()
 
     def on_clock(self) -> None:
-        """Call `on_clock` of a task that `listens`."""
         assert isinstance(self.task, ClockListenerTask)
         self.touched = True
         self.call("on_clock", self.task.on_clock, self.event_clock.reading, self.collector, self.requests)
@@ -272,7 +239,6 @@ class TaskInstance(TaskPosition, UserCalls):
         self.note_serialized()
 
     def keep_checkpoint(self) -> None:
-        """The commit is durable: persist the checkpoint that was taken."""
         self.checkpoints.keep()
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
@@ -281,13 +247,11 @@ class TaskInstance(TaskPosition, UserCalls):
         self.touched = True
 
     def window(self) -> None:
-        """Call the user's `window`."""
         assert isinstance(self.task, WindowableTask)
         self.touched = True
         self.call("window", self.task.window, self.collector, self.requests)
 
     def fire(self, timer: Timer) -> None:
-        """Call the user's `on_timer`."""
         assert isinstance(self.task, TimerTask)
         self.touched = True
         self.call(timer, self.task.on_timer, timer.key, timer.time_ms, self.collector, self.requests)
@@ -324,13 +288,11 @@ class TaskInstance(TaskPosition, UserCalls):
         )
 
     def watermark(self, time_ms: int) -> None:
-        """Call `on_watermark` of a task that has it."""
         if isinstance(self.task, WatermarkListenerTask):
             self.touched = True
             self.call("on_watermark", self.task.on_watermark, time_ms, self.collector, self.requests)
 
     def drain(self) -> None:
-        """Call `on_drain` of a task that has it."""
         if isinstance(self.task, DrainListenerTask) and not self._has_ended():
             self.touched = True
             self.call("on_drain", self.task.on_drain, self.collector, self.requests)
@@ -340,7 +302,6 @@ class TaskInstance(TaskPosition, UserCalls):
             self.event_clock.forget_drain()
 
     def end_of_stream(self) -> None:
-        """Call `on_end_of_stream` of a task that has it."""
         if isinstance(self.task, EndOfStreamListenerTask) and not self._has_ended():
             self.touched = True
             self.call("on_end_of_stream", self.task.on_end_of_stream, self.collector, self.requests)
@@ -375,7 +336,6 @@ class TaskInstance(TaskPosition, UserCalls):
         self.sinks.publish(metrics)
 
     def committed(self, metrics: MetricsRegistry) -> None:
-        """Note that a commit covers all work of the user's code so far."""
         self.touched = False
         self.publish(metrics)
 

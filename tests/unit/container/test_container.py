@@ -1,6 +1,5 @@
 """A container from start to stop, on the memory system, with real stores."""
 
-import threading
 from collections import Counter
 from contextlib import suppress
 from typing import ClassVar
@@ -11,7 +10,6 @@ from jobs.memory_job import CountingTask, MemoryJob
 from samzapy import StreamTask, SystemStreamPartition
 from samzapy.api.system import StreamSpec, change_columns
 from samzapy.errors import (
-    ConfigError,
     EnvironmentFailure,
     OffsetOutOfRange,
     ProducerError,
@@ -125,18 +123,6 @@ def test_a_crash_while_starting_changes_nothing(tmp_path, monkeypatch, step):
     assert job.changelog() == expected(sent)
 
 
-def test_a_failing_task_names_the_message_and_commits_nothing(tmp_path):
-    job = MemoryJob(tmp_path, partitions=1)
-    job.send((0, "a", {"id": 1}), (0, "a", {"id": 2, "do": "fail"}), (0, "a", {"id": 3}))
-    with pytest.raises(
-        TaskFailed,
-        match=r"^Partition 0: process of mem\.in\[0\]@1 failed: ValueError: told to \(.*memory_job.py:\d+\)$",
-    ):
-        job.run()
-    assert job.changelog() == {}
-    assert ("close", "Partition 0") in job.task.calls
-
-
 def test_a_task_that_exits_fails_its_attempt_and_not_the_process(tmp_path):
     job = MemoryJob(tmp_path, partitions=1)
     job.send((0, "a", {"id": 1, "do": "exit"}))
@@ -176,20 +162,6 @@ def test_a_container_stops_when_every_task_has_voted_and_not_before(tmp_path):
     assert job.changelog()["b"] == 1
 
 
-def test_a_stop_request_commits_what_was_processed(tmp_path):
-    job = MemoryJob(tmp_path, partitions=1)
-    job.send(*messages(5, partitions=1))
-    container, coordinator = job.container(until_end=False, **{"task.commit.ms": "60000"})
-    runner = threading.Thread(target=container.run)
-    runner.start()
-    job.task.calls.wait_for(("process",), 5)
-    container.stop()
-    runner.join(30)
-    assert not runner.is_alive()
-    assert sum(job.changelog().values()) == 5
-    assert coordinator.status().processed == 5
-
-
 def test_a_container_that_lost_its_lease_lets_go_without_a_commit(tmp_path):
     job = MemoryJob(tmp_path, partitions=1)
     job.send(*messages(5, partitions=1))
@@ -225,17 +197,6 @@ def test_the_first_start_commits_its_position_so_that_upcoming_means_the_first_s
     assert job.run().processed == 1
 
 
-def test_a_window_is_called_every_period_and_its_changes_are_committed(tmp_path):
-    job = MemoryJob(tmp_path, partitions=1)
-    container, _ = job.container(until_end=False, **{"task.window.ms": "1"})
-    runner = threading.Thread(target=container.run)
-    runner.start()
-    job.task.calls.wait_for(("window",), 3)
-    container.stop()
-    runner.join(30)
-    assert not runner.is_alive()
-
-
 def test_undecodable_input_is_named_and_not_skipped_unless_told_so(tmp_path):
     job = MemoryJob(tmp_path, partitions=1)
     job.send((0, "a", {"id": 1}))
@@ -266,19 +227,6 @@ def test_an_output_that_does_not_serialize_fails_at_its_send_unless_told_to_drop
     report = job.run(**{"task.drop.serialization.errors": "true"})
     assert report.metrics["errors"]["serialize.skipped"] == 1
     assert job.outputs() == []
-
-
-class CoroutineTask(StreamTask):
-    calls: ClassVar[list] = []
-
-    async def process(self, envelope, collector, coordinator):
-        pass
-
-
-def test_a_coroutine_is_no_process(tmp_path):
-    job = MemoryJob(tmp_path, task=CoroutineTask)
-    with pytest.raises((TaskFailed, ConfigError), match="coroutine"):
-        job.run()
 
 
 def test_a_committed_offset_that_retention_has_taken_fails_with_the_repair(tmp_path):
@@ -341,23 +289,6 @@ def test_directives_of_the_coordinator_reach_the_container(tmp_path):
     coordinator.stop()
     assert container.run().phase == "done"
     assert Directive.STOP is not Directive.ABANDON
-
-
-class StringTask(StreamTask):
-    calls: ClassVar[list] = []
-
-    def process(self, envelope, collector, coordinator):
-        from samzapy import OutgoingMessageEnvelope, SystemStream
-
-        collector.send(OutgoingMessageEnvelope(SystemStream("plain", "out"), "text"))
-
-
-def test_an_output_without_a_serde_must_be_bytes(tmp_path):
-    plain = {"systems.plain.samza.factory": "memory", "systems.plain.cluster": "plain"}
-    job = MemoryJob(tmp_path, partitions=1, task=StringTask, **plain)
-    job.send((0, "a", {"id": 1}))
-    with pytest.raises(SerdeError, match="no serde is set for the message, so bytes are needed, got str"):
-        job.run()
 
 
 def test_at_most_once_repeats_nothing_after_a_commit_amid_a_poll(tmp_path):

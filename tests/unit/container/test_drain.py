@@ -13,9 +13,7 @@ from samzapy import (
     OutgoingMessageEnvelope,
     StreamTask,
 )
-from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.errors import TaskFailed
-from samzapy.system.clients import system_factory
 
 
 class Draining(EndOfStreamListenerTask, DrainListenerTask):
@@ -50,13 +48,6 @@ class DrainingCoroutine(Draining, CoroutineTask):
         for _ in range(3):
             await asyncio.sleep(0)
         self.see(envelope, collector)
-
-
-class PlainTask(StreamTask):
-    calls: ClassVar[list] = []
-
-    def process(self, envelope, collector, coordinator):
-        collector.send(OutgoingMessageEnvelope(OUT, envelope.message, key=envelope.key))
 
 
 TASKS = [DrainingTask, DrainingCoroutine]
@@ -130,33 +121,3 @@ def test_a_bounded_run_that_is_drained_ends_at_whichever_end_is_nearer(tmp_path)
     coordinator.drain()
     container.run()
     assert Draining.log == [1, 2, "drain"]
-
-
-def test_bootstrap_streams_and_priorities_hold_while_draining(tmp_path):
-    keys = {"task.inputs": "mem.in,mem.table", "systems.mem.streams.table.samza.bootstrap": "true"}
-    job = job_of(tmp_path, **keys)
-    job.admin.create(StreamSpec("table", 1))
-    send(job, 1, 2)
-    job.send((0, "k", {"id": 1000}), stream="table")
-    drained(job)
-    assert Draining.log == [1000, 1, 2, "drain"]
-
-
-def test_a_task_that_does_not_listen_is_drained_all_the_same(tmp_path):
-    job = job_of(tmp_path, PlainTask)
-    send(job, *range(5))
-    assert drained(job).processed == 5
-
-
-def test_holes_at_the_end_are_passed(tmp_path):
-    job = job_of(tmp_path)
-    send(job, 1)
-    settings = job.config.systems["mem"]
-    aborted = system_factory(settings).producer(settings, "test", "some-id")
-    aborted.init_transactions()
-    aborted.begin()
-    aborted.send([OutgoingRecord("in", b"k", b"{}", 0) for _ in range(5)])
-    aborted.abort()
-    aborted.close()
-    drained(job)
-    assert Draining.log == [1, "drain"]

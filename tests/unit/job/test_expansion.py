@@ -75,24 +75,11 @@ def test_partitions_of_the_first_start_are_not_late_and_all_later_ones_are_for_e
     assert late == {2, 3}
 
 
-def test_inputs_grow_one_without_the_other_and_still_meet():
-    config = replace(JOB, task=TaskConfig(task_class="a:B", inputs=(ORDERS, USERS)))
-    known = follow_growth({}, {ORDERS: 2, USERS: 2}, keeps_state=True)
-    known = follow_growth(known, {ORDERS: 4, USERS: 2}, keeps_state=True)
-    first = plan(config, {ORDERS: 4, USERS: 2}, known=known).tasks[1]
-    assert sorted(map(str, first.ssps)) == ["kafka.orders[1]", "kafka.orders[3]", "kafka.users[1]"]
-
-
 def test_a_partition_that_grew_out_of_a_broadcast_one_is_refused():
     broadcast = frozenset({SystemStreamPartition("kafka", "orders", 1)})
     config = replace(JOB, task=TaskConfig(task_class="a:B", inputs=(ORDERS,), broadcast_inputs=broadcast))
     with pytest.raises(EnvironmentFailure, match=r"kafka.orders\[3\]: its keys belong to kafka.orders\[1\]"):
         plan(config, {ORDERS: 4}, known=run(run({}, 2), 4))
-
-
-def test_an_input_that_the_job_does_without_for_a_while_is_remembered():
-    known = follow_growth(run({}, 4), {USERS: 3}, keeps_state=True)
-    assert run(known, 8)[ORDERS].grouped == 4
 
 
 def test_what_is_known_survives_its_json_form_and_the_model_its_own():

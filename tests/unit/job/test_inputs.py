@@ -45,10 +45,6 @@ def resolved(**keys):
     ), config.task.patterns
 
 
-def test_the_streams_with_matching_names_are_found_in_order():
-    assert sorted(found(["orders-us", "clicks", "orders-eu"]).streams) == [EU, US]
-
-
 def test_streams_of_the_job_itself_and_internal_ones_are_no_inputs():
     keys = STORE | {
         "task.inputs": "local..*",
@@ -144,15 +140,6 @@ def test_a_new_input_that_needs_tasks_without_state_is_refused_with_both_numbers
     )
     with pytest.raises(EnvironmentFailure, match=r"^task\.inputs: local\.orders-us has 3 partitions, for 3 tasks"):
         refuse_further_tasks(config, {EU: 2, US: 3}, [US], TASKS)
-
-
-def test_a_job_without_state_takes_an_input_with_any_number_of_partitions():
-    assert refusal(load_job(JOB), US, 8, TASKS) is None
-
-
-def test_with_one_task_for_all_partitions_any_number_is_taken():
-    config = load_job(JOB | STORE | {"job.systemstreampartition.grouper.factory": "single"})
-    assert refusal(config, US, 8, {"Task-0": 0}) is None
 
 
 def test_a_task_that_joins_takes_only_inputs_with_as_many_partitions():

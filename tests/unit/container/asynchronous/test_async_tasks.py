@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
@@ -17,15 +16,14 @@ from samzapy import (
     EndOfStreamListenerTask,
     InitableTask,
     OutgoingMessageEnvelope,
-    StreamTask,
     SystemStream,
     WindowableTask,
 )
 from samzapy.api.serde import Serde
-from samzapy.api.system import StreamSpec, change_columns
+from samzapy.api.system import StreamSpec
 from samzapy.container.tasks import asynchronous
 from samzapy.container.tasks.async_messages import AsyncMessages
-from samzapy.errors import ConfigError, SerdeError, TaskFailed, TaskMigrated
+from samzapy.errors import TaskFailed, TaskMigrated
 from samzapy.testing import ManualClock
 
 #: Two guarantees share the code of the others here: `make test-slow` runs them.
@@ -164,41 +162,6 @@ def test_a_commit_waits_for_what_is_in_flight_and_starts_nothing_meanwhile(tmp_p
     assert job.changelog() == {"key-0": 1, "key-1": 1}
     assert job.run(**{"task.ignored.exceptions": "*"}).positions == {"mem.in[0]": 3}
     assert sorted(job.ids()) == [0, 1]
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_after_a_failure_the_next_attempt_replays_from_what_was_committed(tmp_path, guarantee):
-    job = AsyncJob(tmp_path, **{"task.guarantee": guarantee})
-    job.send({"id": 0}, {"id": 1, "do": "commit"})
-    job.run()
-    job.send({"id": 2, "wait": "never"}, {"id": 3}, {"id": 4, "do": "fail"})
-    with pytest.raises(TaskFailed, match=r"mem\.in\[0\]@4"):
-        job.run()
-    assert ("cancelled", 2) in job.task.calls
-    assert ("close", "Partition 0") in job.task.calls
-    job.task.calls.clear()
-    job.task.failures = GatedTask.failures = {4: 0}
-    GatedTask.order, original = lambda *_: None, GatedTask.order
-    try:
-        container, _ = job.container(**{"task.callback.timeout.ms": "200"})
-        if guarantee == "at-most-once":
-            assert container.run().positions == {"mem.in[0]": 5}
-            assert job.started() == []
-        else:
-            with pytest.raises(TaskFailed, match="was not completed within 200 ms"):
-                container.run()
-            assert job.started() == [2, 3, 4]
-    finally:
-        GatedTask.order = original
-
-
-def test_a_message_that_is_not_done_in_time_ends_the_attempt_with_its_position(tmp_path):
-    job = AsyncJob(tmp_path, **{"task.callback.timeout.ms": "50"})
-    job.send({"id": 0}, {"id": 1, "wait": "never"}, {"id": 2})
-    message = r"^Partition 0: process of mem\.in\[0\]@1 was not completed within 50 ms \(task\.callback\.timeout\.ms\)$"
-    with pytest.raises(TaskFailed, match=message):
-        job.run()
-    assert job.changelog() == {}
 
 
 def test_a_message_that_never_ends_is_not_done_in_time_however_steadily_others_are(tmp_path, monkeypatch):
@@ -353,63 +316,6 @@ def test_a_window_is_called_with_nothing_in_flight(tmp_path):
     assert {flying for _, flying in windows} == {0}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize(
-    ("stage", "order", "kept"),
-    [
-        ("process", "fail", False),
-        ("process", "astray", False),
-        ("process", "cancelled", False),
-        ("serialize", "unserializable", True),
-        ("produce", "huge", True),
-    ],
-)
-def test_error_policies_hold_for_messages_in_flight(tmp_path, guarantee, concurrency, stage, order, kept):
-    retry = "" if stage == "produce" else "retry(1, 0) then "
-    keys = {f"task.error.{stage}.policy": f"{retry}dead-letter", "task.dead.letter.stream": "mem.dead"}
-    job = AsyncJob(tmp_path, concurrency, **{"task.guarantee": guarantee, **keys})
-    job.send({"id": 0}, {"id": 1, "do": order}, {"id": 2})
-    report = job.run()
-    assert sorted(job.ids()) == ([0, 1, 2] if kept else [0, 2])
-    assert report.metrics["errors"][f"{stage}.dead-lettered"] == 1
-    ((_, key, value),) = job.read("dead")
-    assert (key, value) == ("key-1", f'{{"id": 1, "do": "{order}"}}'.encode())
-    assert report.positions == {"mem.in[0]": 3}
-    changes = job.changelog()
-    assert (changes["key-0"], changes["key-2"]) == (1, 1)
-    if kept or concurrency == 1:
-        assert changes.get("key-1") == (1 if kept else None)
-
-
-@pytest.mark.parametrize("then", ["skip", "dead-letter"])
-@pytest.mark.parametrize("retry", ["", "retry(2, 0) then "])
-def test_what_does_not_decode_is_dealt_with_in_its_turn(tmp_path, then, retry):
-    keys = {"task.error.deserialize.policy": retry + then}
-    if then == "dead-letter":
-        keys["task.dead.letter.stream"] = "mem.dead"
-    job = AsyncJob(tmp_path, **keys)
-    job.send({"id": 0})
-    job.producer.send_columns(change_columns("in", 0, [(b"bad", b"{")]))
-    job.producer.flush()
-    job.send({"id": 2})
-    report = job.run()
-    assert sorted(job.ids()) == [0, 2]
-    assert report.positions == {"mem.in[0]": 3}
-    assert report.processed == 2
-    assert report.metrics["errors"]["deserialize.retried"] == (2 if retry else 0)
-    assert job.read("dead") == ([(0, "bad", b"{")] if then == "dead-letter" else [])
-
-
-def test_what_does_not_decode_after_its_last_repetition_ends_the_attempt(tmp_path):
-    job = AsyncJob(tmp_path, **{"task.error.deserialize.policy": "retry(1, 0)"})
-    job.send({"id": 0})
-    job.producer.send_columns(change_columns("in", 0, [(b"bad", b"{")]))
-    job.producer.flush()
-    with pytest.raises(SerdeError, match=r"mem\.in\[0\]@1"):
-        job.run()
-
-
 def test_a_message_that_is_tried_again_keeps_its_place_and_the_ones_behind_wait_if_one_is_all(tmp_path):
     job = AsyncJob(tmp_path, 1, **{"task.error.process.policy": "retry(5, 1ms)"})
     GatedTask.failures = {1: 3}
@@ -477,28 +383,6 @@ def test_callbacks_may_complete_at_once_or_from_any_thread(tmp_path, order):
     assert len(job.outputs()) == (0 if order == "now" else 500)
 
 
-def test_a_second_callback_is_ignored_with_a_line_in_the_log(tmp_path, caplog):
-    job = AsyncJob(tmp_path, task=PoolTask)
-    job.send({"id": 0, "do": "twice"}, *[{"id": i} for i in range(1, 200)])
-    with caplog.at_level(logging.WARNING):
-        assert job.run().processed == 200
-    assert job.changelog()["key-0"] == 1
-    lines = [record.getMessage() for record in caplog.records]
-    assert lines.count("Partition 0: mem.in[0]@0 has ended already; a further callback is ignored") == 2
-
-
-@pytest.mark.parametrize(
-    ("order", "message"),
-    [("raise", "ValueError: at once"), ("fail", "ValueError: in a thread"), ("then", "ValueError: in then")],
-)
-def test_a_failure_ends_the_attempt_wherever_it_comes_from(tmp_path, order, message):
-    job = AsyncJob(tmp_path, task=PoolTask)
-    job.send({"id": 0}, {"id": 1, "do": order})
-    with pytest.raises(TaskFailed, match=rf"^Partition 0: process of mem\.in\[0\]@1 failed: {message} "):
-        job.run()
-    assert job.changelog() == {}
-
-
 class FailingTask(AsyncStreamTask):
     """Fails every message with the object named in it."""
 
@@ -546,15 +430,6 @@ def test_a_collector_refuses_outputs_once_its_message_is_done(tmp_path):
         collector.send(OutgoingMessageEnvelope(OUT, 1))
 
 
-def test_tasks_of_one_container_are_in_flight_together(tmp_path):
-    class_path = f"{GatedTask.__module__}:{GatedTask.__name__}"
-    GatedTask.most = [0]
-    job = MemoryJob(tmp_path, partitions=3, task=GatedTask, **{"task.max.concurrency": "5", "task.class": class_path})
-    MemoryJob.send(job, *[(i % 3, f"key-{i}", {"id": i}) for i in range(3_000)])
-    assert job.run().processed == 3_000
-    assert sum(job.changelog().values()) == 3_000
-
-
 def test_a_task_that_is_behind_is_given_no_more_until_it_has_caught_up(tmp_path, monkeypatch):
     monkeypatch.setattr(asynchronous, "_MOST_WAITING", 20)
     monkeypatch.setattr(asynchronous, "_FEW_WAITING", 5)
@@ -580,33 +455,6 @@ def test_a_task_that_is_behind_is_given_no_more_until_it_has_caught_up(tmp_path,
     MemoryJob.send(job, *[(1, "k", {"id": i}) for i in range(500)], (1, "k", {"id": "last"}))
     assert job.run().processed == 1_001
     assert 20 <= most[0] <= 40
-
-
-class Both(StreamTask, CoroutineTask):
-    calls: ClassVar[list] = []
-
-    def process(self, envelope, collector, coordinator):
-        pass
-
-
-class Plain(CoroutineTask):
-    calls: ClassVar[list] = []
-
-    def process(self, envelope, collector, coordinator):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        (Both, "must be one of StreamTask and CoroutineTask, not both"),
-        (Plain, "must be a coroutine function: async def"),
-    ],
-)
-def test_a_class_that_is_no_one_kind_of_task_is_refused(tmp_path, task, message):
-    job = AsyncJob(tmp_path, task=task)
-    with pytest.raises(ConfigError, match=message):
-        job.run()
 
 
 def test_keys_of_asynchronous_tasks_are_pointed_out_on_a_stream_task(tmp_path):

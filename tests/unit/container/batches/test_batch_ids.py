@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ledgers import JOB, OUT
+from jobs.ledgers import JOB, OUT
 
 from samzapy import BatchTask, InitableTask, OutgoingMessageEnvelope, SystemStream
 from samzapy.api.envelope import ID_HEADER, OutputId

@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 import pytest
+from jobs.ledgers import JOB, OUT
 from jobs.memory_job import MemoryJob
-from ledgers import JOB, OUT
 
 from samzapy import (
     BatchTask,
@@ -18,7 +18,6 @@ from samzapy import (
     WindowableTask,
 )
 from samzapy.api.event_time import ClockListenerTask
-from samzapy.errors import ConfigError, TaskFailed
 from samzapy.testing import TaskTestDriver, TestRunner
 
 BARE = {key: value for key, value in JOB.items() if not key.startswith("stores.")}
@@ -117,21 +116,6 @@ def test_commits_and_windows_do_not_wait_for_gathered_messages():
         assert driver.task().calls == ["window"] * 9 + [[1]]
 
 
-def test_gathered_messages_are_reported_as_lag():
-    def positions():
-        container = driver._newest._container
-        container._progress()  # it asks where the loop is
-        driver.run()
-        return list(container._progress().positions.values())
-
-    with driver_of(**GATHERING) as driver:
-        driver.send_batch("in", None, [1, 2, 3, 4])
-        assert positions() == [3]
-        driver.advance(0.3)
-        assert driver.task().calls == [[1, 2, 3], [4]]
-        assert positions() == [4]
-
-
 def test_a_stop_leaves_gathered_messages_to_the_next_start():
     with driver_of(**GATHERING) as driver:
         driver.send_batch("in", None, [1, 2, 3, 4])
@@ -141,85 +125,10 @@ def test_a_stop_leaves_gathered_messages_to_the_next_start():
         assert driver.task().calls == [[4]]
 
 
-@pytest.mark.parametrize("guarantee", ["at-most-once", "exactly-once"])
-def test_a_graceful_stop_loses_no_gathered_message(guarantee):
-    with driver_of(task_guarantee=guarantee, **GATHERING) as driver:
-        driver.send_batch("in", None, [1, 2, 3, 4])
-        driver.restart()
-        driver.advance(0.3)
-        driver.commit()
-        assert driver.committed("out").messages == [1, 2, 3, 4]
-
-
 def test_the_end_of_the_inputs_comes_behind_gathered_messages():
     keys = {"task.batch.max.messages": "100", "task.batch.max.wait.ms": "600000"}
     run = TestRunner.of(Noting).with_config(BARE | keys).with_input("in", [1, 2, 3]).run()
     assert run.outputs("out").messages == [1, 2, 3, "end"]
-
-
-def test_a_control_message_comes_behind_the_messages_before_it():
-    keys = {"streams_in_samza_system": "sys", "streams_in_samza_intermediate": "true", **GATHERING}
-    with driver_of(**keys) as driver:
-        driver.post("in", 1)
-        control = {"sender": "a", "senders": 1, "time-ms": 50}
-        driver.post("in", control, "samzapy-control/a", headers=[("samzapy-control", b"watermark")], partition=0)
-        driver.post("in", 2)
-        driver.run()
-        assert driver.task().calls == [[1], 50]
-        driver.advance(0.3)
-        assert driver.task().calls == [[1], 50, [2]]
-
-
-def test_a_commit_that_a_batch_asks_for_is_made_when_it_returns():
-    with driver_of(task_guarantee="exactly-once", task_commit_ms="50000", task_batch_max_messages="2") as driver:
-        driver.send_batch("in", None, ["commit", 1, 2, 3])
-        assert driver.committed("out").messages == ["commit", 1]
-        assert driver.outputs("out").messages == ["commit", 1, 2, 3]
-
-
-def test_a_shutdown_that_a_batch_asks_for_comes_when_it_returns():
-    with driver_of(task_batch_max_messages="2") as driver:
-        driver.post("in", "shutdown")
-        for n in range(3):
-            driver.post("in", n)
-        driver.run()
-        assert not driver.running
-        assert driver.committed("out").messages == ["shutdown", 0]
-
-
-def test_a_task_that_returns_an_awaitable_is_refused():
-    with (
-        driver_of() as driver,
-        pytest.raises(TaskFailed, match=r"process_batch of sys\.in\[0\]@0 returned a coroutine"),
-    ):
-        driver.send("in", "return")
-
-
-class AsyncBatches(BatchTask):
-    async def process_batch(self, batch, collector, coordinator):
-        """Nobody waits for it."""
-
-
-class Both(StreamTask, BatchTask):
-    def process(self, envelope, collector, coordinator):
-        """One too many."""
-
-    def process_batch(self, batch, collector, coordinator):
-        """One too many."""
-
-
-@pytest.mark.parametrize(
-    ("task", "why"),
-    [
-        (AsyncBatches, "must not define process_batch as a coroutine function"),
-        (Both, "must be one of StreamTask and BatchTask"),
-        (type("Nothing", (BatchTask,), {}), r"must define process_batch\(batch, collector, coordinator\)"),
-    ],
-)
-def test_a_class_that_is_no_batch_task_is_refused(task, why):
-    task.__module__ = __name__
-    with pytest.raises(ConfigError, match=why):
-        driver_of(task)
 
 
 TIMERS = {
@@ -274,44 +183,10 @@ def test_a_timer_of_an_earlier_batch_fires_right_after_the_message_that_brings_i
     assert _alarms(AlarmByBatch, runs) == _alarms(AlarmByMessage, runs) == expected
 
 
-class AlarmCountingBatches(AlarmByBatch):
-    def process_batch(self, batch, collector, coordinator):
-        self.seen.append(f"{len(batch)} messages")
-        super().process_batch(batch, collector, coordinator)
-
-
-def test_a_timer_that_has_moved_does_not_cut_a_batch():
-    runs = [
-        [{"id": "a", "at": 0, "timer": 15}, {"id": "b", "at": 0, "timer": 25}],
-        [{"id": "a", "at": 5, "timer": 100}, {"id": "b", "at": 5, "timer": 40}],
-        [{"id": n, "at": 10 * n} for n in (1, 2, 3, 4, 5)],
-    ]
-    first = ["2 messages", "a", "b"]
-    assert _alarms(AlarmCountingBatches, runs) == [
-        *first, *first, "4 messages", 1, 2, 3, 4, ("timer", "b"), "1 messages", 5,
-    ]  # fmt: skip
-
-
 def test_a_timer_that_a_batch_sets_fires_behind_it():
     runs = [[{"id": 1, "at": 0, "timer": 10}, {"id": 2, "at": 10}, {"id": 3, "at": 20}]]
     assert _alarms(AlarmByMessage, runs) == [1, 2, ("timer", 1), 3]
     assert _alarms(AlarmByBatch, runs) == [1, 2, 3, ("timer", 1)]
-
-
-def test_a_timer_of_a_message_that_fails_is_undone():
-    class Failing(AlarmByBatch):
-        def process_batch(self, batch, collector, coordinator):
-            for message in batch.messages:
-                self.timers.schedule(message["id"], 5)
-            if any(message["id"] == 2 for message in batch.messages):
-                raise ValueError("told to")
-
-    Failing.__module__, Failing.__qualname__ = __name__, "Failing"
-    globals()["Failing"] = Failing
-    with TaskTestDriver(Failing, BARE | TIMERS | {"task.error.process.policy": "skip"}) as driver:
-        driver.send_batch("in", None, [{"id": n} for n in (1, 2, 3)], timestamps=[0, 0, 0])
-        driver.send("in", {"id": 4}, timestamp=50)
-        assert sorted(driver.task().seen) == [("timer", 1), ("timer", 3), ("timer", 4)]
 
 
 def test_every_task_gets_only_its_own_part_of_a_broadcast_partition():
@@ -319,12 +194,6 @@ def test_every_task_gets_only_its_own_part_of_a_broadcast_partition():
     with TaskTestDriver(Noting, keys, partitions={"in": 2, "all": 1}) as driver:
         driver.send_batch("all", None, [1, 2, 3])
         assert [driver.task(n).calls for n in range(2)] == [[[1, 2, 3]]] * 2
-
-
-def test_times_are_read_for_the_clock_of_a_batch():
-    with TaskTestDriver(AlarmByBatch, BARE | TIMERS) as driver:
-        driver.send_batch("in", None, [{"id": 1, "timer": 30}, {"id": 2}], timestamps=[40, 20])
-        assert driver.task().seen == [1, 2, ("timer", 1)]
 
 
 class Ending(BatchTask, EndOfStreamListenerTask, DrainListenerTask):

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledgers import JOB, OUT
+from jobs.ledgers import JOB, OUT
 
 from samzapy import BatchTask, InitableTask, StreamTask
 from samzapy.errors import SerdeError, StoreRefused, TaskFailed

@@ -7,9 +7,9 @@ from contextlib import suppress
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jobs.ledgers import JOB, OUT
 from jobs.memory_job import OUT as MEMORY_OUT
 from jobs.memory_job import MemoryJob
-from ledgers import JOB, OUT
 
 from samzapy import BatchTask, InitableTask
 from samzapy.errors import RecordTooLarge, SerdeError, StoreRefused, TaskFailed
@@ -63,46 +63,11 @@ def test_all_others_are_processed_once_and_in_order_whichever_messages_fail(summ
     assert task.calls - calls <= 1 + 2 * bad * (1 + len(messages).bit_length())
 
 
-class Once(Summing):
-    """Fails once for each message below 0, however often that comes."""
-
-    def init(self, context):
-        super().init(context)
-        self.known = set()
-
-    def process_batch(self, batch, collector, coordinator):
-        super_fails = {each for each in batch.messages if each < 0} - self.known
-        if len(batch) == 1:
-            self.known |= super_fails
-        if super_fails:
-            raise ValueError("not now")
-        collector.send_batch(OUT, batch.keys, batch.messages)
-
-
-def test_a_message_that_stands_alone_is_tried_again():
-    with TaskTestDriver(Once, JOB | {"task.error.process.policy": "retry(1, 0ms)"}) as driver:
-        driver.send_batch("in", None, [1, -2, 3], partition=0)
-        assert driver.outputs("out").messages == [1, -2, 3]
-
-
 def test_the_message_that_fails_for_good_is_named():
     failure = r"process_batch of sys\.in\[0\]@2 failed: ValueError: told to"
     policy = {"task.error.process.policy": "retry(1, 0ms)"}
     with TaskTestDriver(Summing, JOB | policy) as driver, pytest.raises(TaskFailed, match=failure):
         driver.send_batch("in", ["a"] * 4, [1, 2, -3, 4], partition=0)
-
-
-class Exiting(Summing):
-    def process_batch(self, batch, collector, coordinator):
-        raise SystemExit(3)
-
-
-def test_what_says_nothing_about_a_message_is_not_tried_by_halves():
-    with TaskTestDriver(Exiting, JOB | SKIP) as driver:
-        task = driver.task()
-        with pytest.raises(TaskFailed, match=r"process_batch of sys\.in\[0\]@0 to 1 failed: SystemExit"):
-            driver.send_batch("in", ["a"] * 2, [1, 2], partition=0)
-        assert task.calls == 0
 
 
 class Refused(Summing):
@@ -122,22 +87,6 @@ def test_what_a_store_refuses_is_about_its_message():
         pytest.raises(StoreRefused, match=r"process_batch of sys\.in\[0\]@1:"),
     ):
         driver.send_batch("in", ["a", "b", "c"], [1, -2, 3], partition=0)
-
-
-def test_a_commit_asked_for_in_a_batch_that_fails_covers_whole_messages_only():
-    class Committing(Summing):
-        def process_batch(self, batch, collector, coordinator):
-            coordinator.commit()
-            super().process_batch(batch, collector, coordinator)
-
-    _known(Committing)
-    with TaskTestDriver(Committing, JOB | SKIP | {"task.guarantee": "exactly-once"}) as driver:
-        driver.send_batch("in", ["a"] * 9, [1, 2, -3, 4, 5, 6, -7, 8, 9], partition=0)
-        driver.crash()
-        driver.restart()
-        driver.commit()
-        assert driver.committed("out").messages == [1, 2, 4, 5, 6, 8, 9]
-        assert driver.store("ledger").get("a") == 7
 
 
 @pytest.mark.parametrize("mode", ["transactional", "upsert"])

@@ -1,56 +1,14 @@
 """Batches with odd contents, and tasks that do odd things with them."""
 
 import datetime as dt
-import itertools
-import operator
-from dataclasses import dataclass
 
 import pyarrow as pa
-import pytest
-from ledgers import JOB, OUT
+from jobs.ledgers import JOB, OUT
 
 from samzapy import BatchTask, InitableTask
 from samzapy.api.system import OutgoingRecord
-from samzapy.errors import TaskFailed
 from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import TaskTestDriver
-
-
-@dataclass
-class Sale:
-    product: str
-    cents: int
-
-
-class Frames(BatchTask[str, Sale], InitableTask):
-    """Keeps the columns of batches and of their last messages."""
-
-    def init(self, context):
-        self.kept = []
-
-    def process_batch(self, batch, collector, coordinator):
-        self.kept += [each.to_arrow().schema for each in (batch, batch[-1:])]
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {},
-        {"task.batch.max.messages": "10", "task.batch.max.wait.ms": "1"},
-        {"task.error.deserialize.policy": "skip"},
-    ],
-)
-def test_tombstones_alone_have_the_columns_of_the_inputs_class(keys):
-    with TaskTestDriver(Frames, JOB | keys) as driver:
-        for message in ({"product": "tea", "cents": 350}, None, None):
-            driver.post("in", message, key="k")
-        driver.run()
-        driver.advance(1)
-        driver.send("in", None, key="k")
-        driver.advance(1)
-        (whole, *others) = driver.task().kept
-    assert whole.names == ["key", "product", "cents", "offset", "timestamp"]
-    assert others == [whole] * 3
 
 
 class Doing(BatchTask, InitableTask):
@@ -98,68 +56,6 @@ def test_nulls_tombstones_empty_keys_and_bad_records_in_the_middle_of_a_batch():
             (None, None, None),
             ("d", None, None),
         ]
-
-
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-@pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_a_combine_that_raises_half_way_changes_nothing(guarantee, policy):
-    def do(task, batch, collector):
-        task.store.merge_all(dict(zip(batch.keys, batch.messages, strict=True)), operator.add)
-
-    with driver_of(do, task_guarantee=guarantee, task_error_process_policy=policy) as driver:
-        driver.send_batch("in", ["a", "b", "c"], [1, 2, 3])
-        driver.commit()
-        if policy == "fail":
-            with pytest.raises(TaskFailed, match=r"sys\.in\[0\]@4 failed: TypeError"):
-                driver.send_batch("in", ["a", "b", "c"], [1, "x", 3])
-            assert sorted(driver.changelog("ledger").pairs) == [("a", 1), ("b", 2), ("c", 3)]
-            return
-        driver.send_batch("in", ["a", "b", "c"], [1, "x", 3])
-        assert dict(driver.store("ledger").all()) == {"a": 2, "b": 2, "c": 6}
-
-
-def test_a_task_that_changes_its_columns_and_keeps_its_batches_harms_itself_alone():
-    def do(task, batch, collector):
-        task.kept.append(batch)
-        collector.send_batch(OUT, batch.keys, batch.messages, inputs=batch.offsets)
-        if isinstance(batch.keys, list):
-            batch.keys.reverse()
-        list(batch.messages).clear()
-
-    with driver_of(do, task_guarantee="exactly-once") as driver:
-        driver.send_batch("in", ["a", "b", "c"], [1, 2, 3])
-        driver.send_batch("in", ["d", "e"], [4, 5])
-        driver.commit()
-        assert driver.committed("out").pairs == [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5)]
-        assert [list(batch.messages) for batch in driver.task().kept] == [[1, 2, 3], [4, 5]]
-        assert [list(batch.offsets) for batch in driver.task().kept] == [[0, 1, 2], [3, 4]]
-
-
-@pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_outputs_before_an_exception_are_taken_back(policy):
-    def do(task, batch, collector):
-        collector.send_batch(OUT, batch.keys, batch.messages)
-        if 2 in batch.messages:
-            raise ValueError("told to")
-
-    with driver_of(do, task_error_process_policy=policy) as driver:
-        if policy == "fail":
-            with pytest.raises(TaskFailed):
-                driver.send_batch("in", ["a", "b", "c"], [1, 2, 3])
-            assert driver.outputs("out").messages == []
-        else:
-            driver.send_batch("in", ["a", "b", "c"], [1, 2, 3])
-            assert driver.outputs("out").messages == [1, 3]
-
-
-@pytest.mark.parametrize("policy", [{}, {"task_error_produce_policy": "skip"}])
-def test_an_endless_generator_is_no_column(policy):
-    def do(task, batch, collector):
-        collector.send_batch(OUT, None, itertools.count())
-
-    expected = "TypeError: expected columns that have a length, such as lists, got count" if not policy else None
-    with driver_of(do, **policy) as driver, pytest.raises(TaskFailed, match=expected):
-        driver.send("in", 1)
 
 
 def test_a_table_with_nulls_dictionaries_and_times_is_sent():

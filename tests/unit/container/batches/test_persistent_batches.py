@@ -1,19 +1,15 @@
 """A PersistentBatchTask has the state of a PersistentTask, whatever fails or crashes."""
 
-from contextlib import suppress
-
 import pytest
-from ledgers import OUT
+from jobs.ledgers import OUT
 
-from samzapy.errors import SerdeError, TaskFailed
+from samzapy.errors import TaskFailed
 from samzapy.operators.persistent import (
     Count,
     Keyed,
-    Min,
     NonWindowState,
     PersistentBatchTask,
     PersistentTask,
-    WindowState,
 )
 from samzapy.testing import TaskTestDriver
 
@@ -104,78 +100,3 @@ def test_a_batch_that_fails_names_its_message():
         pytest.raises(TaskFailed, match=r"process_batch of sys\.in\[0\]@3 failed"),
     ):
         send(driver, range(20), ("fail",))
-
-
-class Waiting(Batches):
-    async def process_messages(self, state, batch):
-        """Never awaited."""
-
-
-def test_process_messages_is_no_coroutine_function():
-    with pytest.raises(TaskFailed, match="process_messages must not be a coroutine function"):
-        TaskTestDriver(Waiting, JOB)
-
-
-class Swallowing(Batches):
-    """Lets no failed output through."""
-
-    def process_messages(self, state, batch):
-        with suppress(SerdeError):
-            super().process_messages(state, batch)
-
-
-@pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once"])
-def test_a_batch_that_is_undone_over_an_output_counts_once(guarantee):
-    found = []
-    for task in (Messages, Swallowing):
-        keys, odd = POLICIES["serialize skip"]
-        with TaskTestDriver(task, JOB | keys | {"task.guarantee": guarantee}) as driver:
-            send(driver, range(20), odd)
-            found.append((driver.task().state.value, driver.outputs("out").pairs))
-    assert found[0] == found[1]
-
-
-def smallest(windowed):
-    return WindowState(Keyed(Min()), 1_000) if windowed else NonWindowState(Keyed(Min()))
-
-
-class SmallestOfMessages(PersistentTask):
-    windowed = False
-
-    def persistent_state(self):
-        return smallest(self.windowed)
-
-    def process_message(self, state, message):
-        for item in message.message:
-            state.update(message.event_time, tuple(item))
-
-
-class SmallestOfWindows(SmallestOfMessages):
-    windowed = True
-
-
-class SmallestOfBatches(PersistentBatchTask):
-    windowed = False
-
-    def persistent_state(self):
-        return smallest(self.windowed)
-
-    def process_messages(self, state, batch):
-        state.add_all(batch, value=lambda items: tuple(items[0]))
-        if any(len(items) > 1 for items in batch.messages):
-            state.add_all(batch, value=lambda items: tuple(items[-1]))
-
-
-class SmallestOfWindowsOfBatches(SmallestOfBatches):
-    windowed = True
-
-
-@pytest.mark.parametrize("task", [SmallestOfMessages, SmallestOfWindows, SmallestOfBatches, SmallestOfWindowsOfBatches])
-def test_a_message_that_does_not_add_up_changes_nothing_and_the_next_ones_count(task):
-    odd = [[["a", 0], ["b", "text"]], [["c", 3], ["a", "text"]], [["a"]], [[["unhashable"], 1]]]
-    with TaskTestDriver(task, JOB | {"task.error.process.policy": "skip"}) as driver:
-        driver.send("in", [["a", 5], ["b", 5]], "k", timestamp=100)
-        driver.send_batch(
-            "in", ["k"] * 6, [odd[0], [["a", 4]], odd[1], odd[2], odd[3], [["b", 3]]], timestamps=[101] * 6
-        )
-        assert driver.task().state.value == {"a": 4, "b": 3}

@@ -1,8 +1,7 @@
 """Outputs by column: the same records as by envelopes, and errors that name the output."""
 
-import pyarrow as pa
 import pytest
-from ledgers import JOB, OUT
+from jobs.ledgers import JOB, OUT
 
 from samzapy import BatchTask, OutgoingMessageEnvelope
 from samzapy.api.serde import Serde, SerdeFactory
@@ -45,26 +44,6 @@ def test_columns_are_sent_as_envelopes_are():
 
     assert sent(by_column) == sent(by_envelope)
     assert sent(by_column, task_error_produce_policy="skip") == sent(by_envelope)
-
-
-def test_a_message_is_sent_without_an_envelope():
-    def by_message(collector):
-        collector.send_message(OUT, 1, "a")
-        collector.send_message(OUT, None, "b")
-
-    def by_envelope(collector):
-        collector.send(OutgoingMessageEnvelope(OUT, 1, "a"))
-        collector.send(OutgoingMessageEnvelope(OUT, None, "b"))
-
-    assert sent(by_message) == sent(by_envelope)
-    assert sent(by_message, task_error_produce_policy="skip") == sent(by_envelope)
-
-
-def test_the_rows_of_a_table_are_sent():
-    table = pa.table({"user": ["a", "b"], "n": [1, 2], "at": [7, 8]})
-    found = sent(lambda collector: collector.send_arrow(OUT, table, key="user", timestamp="at"))
-    assert sorted((each[1], each[2]["n"], each[4]) for each in found) == [("a", 1, 7), ("b", 2, 8)]
-    assert all(each[2]["user"] == each[1] for each in found)
 
 
 @pytest.mark.parametrize("policy", [{}, {"task_error_deserialize_policy": "skip"}])

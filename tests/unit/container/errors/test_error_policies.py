@@ -16,16 +16,13 @@ from samzapy import (
     WindowableTask,
 )
 from samzapy.api.envelope import OutputId
-from samzapy.api.serde import Serde
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.errors import (
     ConfigError,
     ProducerError,
     RecordTooLarge,
-    SamzapyError,
     SerdeError,
     TaskFailed,
-    UnknownStream,
 )
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.system.clients import system_factory
@@ -99,27 +96,6 @@ class FallibleTask(StreamTask, InitableTask, WindowableTask):
             return True
         self.failures[message_id] = left - 1
         return left > 0
-
-
-class MoodySerde(Serde):
-    """JSON both ways that fails the first `failures` times at what holds `poison`."""
-
-    failures = 0
-
-    def to_bytes(self, value):
-        return self.moody(json.dumps(value).encode())
-
-    def from_bytes(self, data):
-        return json.loads(self.moody(data))
-
-    def moody(self, data):
-        if b"poison" in data and MoodySerde.failures:
-            MoodySerde.failures -= 1
-            raise ValueError("not now")
-        return data
-
-
-MOODY = {"serializers.registry.moody.class": f"{__name__}:MoodySerde"}
 
 
 class PolicyJob(MemoryJob):
@@ -238,29 +214,6 @@ def test_a_repetition_of_process_that_succeeds_leaves_no_trace_of_the_failures(t
     assert report.processed == 3
 
 
-@pytest.mark.parametrize(("stage", "stream"), [("deserialize", "in"), ("serialize", "out")])
-@pytest.mark.parametrize("failures", [1, 3])
-def test_a_repetition_of_a_conversion_that_succeeds_changes_nothing_about_the_message(
-    tmp_path, stage, stream, failures
-):
-    keys = {f"task.error.{stage}.policy": "retry(3, 0)", f"systems.mem.streams.{stream}.samza.msg.serde": "moody"}
-    job = PolicyJob(tmp_path, **MOODY, **keys)
-    MoodySerde.failures = failures
-    job.send((0, "k", {"id": 0}), (0, "k", {"id": "poison"}), (0, "k", {"id": 2}))
-    report = job.run()
-    assert job.ids("first") == job.ids("last") == [0, "poison", 2]
-    assert report.metrics["errors"][f"{stage}.retried"] == failures
-    assert job.changelog() == {"k": 3}
-
-
-def test_a_failure_after_the_last_repetition_ends_the_attempt_with_the_position(tmp_path):
-    job = PolicyJob(tmp_path, **{"task.error.process.policy": "retry(2, 0)"})
-    job.send((0, "k", {"id": 0}), (0, "k", {"id": 1, "do": "fail"}))
-    with pytest.raises(TaskFailed, match=r"^Partition 0: process of mem\.in\[0\]@1 failed: ValueError: told"):
-        job.run()
-    assert FallibleTask.calls == ["init", 0, 1, 1, 1]
-
-
 def test_store_changes_of_a_skipped_message_are_undone_deletions_included(tmp_path):
     job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
     job.send((0, "gone", {"id": 0}))
@@ -357,26 +310,6 @@ def test_an_aborted_commit_leaves_no_dead_letter_and_the_next_one_leaves_one(tmp
     assert len(job.letters()) == 1
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", pytest.param("effectively-once", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("step", [f"commit.{n}" for n in range(1, 8)])
-def test_a_crash_in_any_commit_step_loses_no_dead_letter(tmp_path, guarantee, step):
-    job = PolicyJob(tmp_path, guarantee, **{"task.error.process.policy": "dead-letter"})
-    job.run()
-    job.send_five("process")
-    arm(step)
-    try:
-        with pytest.raises(FailPointReached):
-            job.run()
-    finally:
-        disarm()
-    job.run()
-    letters = job.letters()
-    assert len(letters) in {1, 2}
-    assert {value for _, value, _ in letters} == {b'{"id": 2, "do": "fail"}'}
-    if guarantee == "effectively-once":
-        assert len({OutputId.of(list(headers.items())) for _, _, headers in letters}) == 1
-
-
 def test_every_policy_action_is_logged_but_not_every_one_of_a_thousand(tmp_path, caplog):
     job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
     job.send(*[(0, "k", {"id": i, "do": "fail"}) for i in range(1_000)])
@@ -431,12 +364,6 @@ def test_a_stop_interrupts_a_repetition_and_commits_what_was_done_before_the_mes
     assert report.positions == {"mem.in[0]": 1}
     assert job.changelog() == {"k": 1}
     assert job.ids("first") == [0]
-
-
-def test_the_stream_of_dead_letters_must_exist_at_the_start(tmp_path):
-    job = PolicyJob(tmp_path, **{"task.error.process.policy": "dead-letter"})
-    with pytest.raises(UnknownStream, match="topic 'nowhere' does not exist"):
-        job.run(**{"task.dead.letter.stream": "mem.nowhere"})
 
 
 class SmallLetters(PolicyJob):
@@ -497,28 +424,6 @@ def test_dead_letters_of_exactly_once_must_be_within_reach_of_the_transaction(tm
         ConfigError, match=r"^task\.dead\.letter\.stream: exactly-once needs dead letters on system 'mem'"
     ):
         job.run(**elsewhere)
-
-
-def test_a_batch_that_ends_in_the_middle_of_what_does_not_decode_is_cut_there(tmp_path):
-    job = PolicyJob(tmp_path, **{"task.error.deserialize.policy": "skip"})
-    for value in (b'{"id": 0}', b"{", b'{"id": 2}', b"{", b"{"):
-        job.send_bytes(b"k", value)
-    container, _ = job.container()
-    job.send_bytes(b"k", b"{")
-    job.send_bytes(b"k", b'{"id": 6}')
-    report = container.run()
-    assert report.positions == {"mem.in[0]": 5}
-    assert FallibleTask.calls == ["init", 0, 2]
-    assert job.run().positions == {"mem.in[0]": 7}
-
-
-def test_a_record_too_large_that_its_policy_does_not_cover_is_not_tried_again(tmp_path):
-    job = PolicyJob(tmp_path, **{"task.error.produce.policy": "retry(3, 0)"})
-    job.send_five("produce")
-    with pytest.raises(RecordTooLarge):
-        job.run()
-    assert FallibleTask.calls == ["init", 0, 1, 2, 3, 4]
-    assert issubclass(RecordTooLarge, SamzapyError)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES[1:])

@@ -4,11 +4,9 @@ from typing import ClassVar
 
 import pytest
 from jobs.memory_job import OUT, MemoryJob
-from rigs.ticking_clock import TickingClock
 
-from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, WindowableTask
+from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, WindowableTask
 from samzapy.errors import TaskFailed
-from samzapy.testing import TaskTestDriver
 
 
 def run_to_stop(job, task):
@@ -99,71 +97,6 @@ def test_a_stop_waits_for_a_repetition_that_other_messages_have_overtaken(tmp_pa
     assert skipped(run_to_stop(job, StubbornCoroutine)) == 1
     assert StubbornCoroutine.tries == 3
     assert job.changelog() == {"bad": 0, "a": 1}
-
-
-def test_a_stop_leaves_the_message_alone_if_commits_do_not_wait_for_it(tmp_path):
-    keys = {"task.error.process.policy": "retry(3, 60s) then skip", "task.max.concurrency": "5"}
-    job = stubborn_job(tmp_path, **keys, **{"task.guarantee": "at-least-once", "task.async.commit": "true"})
-    job.send((0, "bad", {"id": 1}), (0, "a", {"id": 2}))
-    for _ in range(2):
-        assert skipped(run_to_stop(job, StubbornCoroutine)) == 0
-        assert StubbornCoroutine.tries == 1
-
-
-class WindowedCoroutine(StubbornCoroutine, WindowableTask):
-    """Its window is due while the message waits."""
-
-    def window(self, collector, coordinator):
-        self.counts.put("window", 1)
-
-
-def test_a_window_does_not_hold_up_the_stop_for_a_repetition(tmp_path):
-    keys = {"task.error.process.policy": "retry(3, 60s) then skip", "task.window.ms": "1"}
-    job = stubborn_job(tmp_path, WindowedCoroutine, **keys)
-    job.send((0, "a", {"id": 1}), (0, "bad", {"id": 2}))
-    assert skipped(run_to_stop(job, WindowedCoroutine)) == 0
-    assert WindowedCoroutine.tries == 1
-    assert job.changelog().keys() - {"window"} == {"a"}
-
-
-class RepeatedTask(StubbornCoroutine):
-    async def process(self, envelope, collector, coordinator):
-        self.counts.put(envelope.key, envelope.offset)
-        collector.send(OutgoingMessageEnvelope(SystemStream("kafka", "out"), envelope.key))
-        if envelope.key == "bad":
-            type(self).tries += 1
-            raise ValueError("told to")
-
-
-def test_a_commit_does_not_wait_for_a_repetition_if_messages_are_processed_one_at_a_time():
-    job = {
-        "job.name": "repeated",
-        "task.inputs": "kafka.in",
-        "task.commit.ms": "-1",
-        "task.max.concurrency": "1",
-        "task.error.process.policy": "retry(3, 60s) then skip",
-        "stores.counts.factory": "memory",
-        "stores.counts.key.serde": "string",
-        "stores.counts.msg.serde": "json",
-        "stores.counts.changelog": "kafka.counts",
-        "systems.kafka.samza.factory": "memory",
-        "systems.kafka.samza.msg.serde": "string",
-        "systems.kafka.samza.key.serde": "string",
-    }
-    RepeatedTask.tries = 0
-    # Any wait for a commit is too long.
-    with TaskTestDriver(RepeatedTask, job, clock=TickingClock(1.0)) as driver:
-        driver.send("in", "a", key="a")
-        for key in ("bad", "c"):
-            driver.post("in", key, key=key)
-        while not RepeatedTask.tries:
-            driver._loop.turn(0.0)
-        driver._loop.turn(0.0)
-        driver._loop.commit()
-        assert RepeatedTask.tries == 1
-        assert not driver._instance(0, None).touched
-        assert driver.committed("out").messages == ["a"]
-        driver.crash()
 
 
 @pytest.mark.parametrize("task", [WindowTask, LaterTask])

@@ -5,9 +5,9 @@ import operator
 
 import pytest
 
-from samzapy import BatchTask, CoroutineTask, InitableTask, StreamTask, WindowableTask
+from samzapy import CoroutineTask, InitableTask
 from samzapy.api.event_time import ClockListenerTask
-from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
+from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.testing import ManualClock, TaskTestDriver, open_store
 
 JOB = {
@@ -51,109 +51,6 @@ def test_every_change_of_a_failed_message_is_undone(watched, change):
     assert list(store.all()) != before
     journal.undo()
     assert list(store.all()) == before
-
-
-def test_the_reads_of_the_journal_are_not_counted_as_the_tasks(watched):
-    store, seen, journal = watched
-    store.put_all([(number, number) for number in range(100)])
-    before = store.metrics()
-    journal.begin()
-    seen.put("new", 1)
-    seen.put_all([(number, 0) for number in range(50)])
-    seen.delete(60)
-    seen.delete_all([70, 71])
-    assert journal.size
-    counted = {name: store.metrics().get(name, 0) - before.get(name, 0) for name in ("gets", "hits", "misses")}
-    assert counted == {"gets": 0, "hits": 0, "misses": 0}
-    assert (seen.get("new"), store.metrics()["gets"] - before["gets"]) == (1, 1)
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_changes_between_messages_are_not_noted(watched, change):
-    _, seen, journal = watched
-    CHANGES[change](seen)
-    assert journal.size == 0
-    journal.begin()
-    CHANGES[change](seen)
-    assert journal.size > 0
-    journal.end()
-    CHANGES[change](seen)
-    assert journal.size == 0
-
-
-class Changing(InitableTask, WindowableTask):
-    """Changes its store in each message and in `window`."""
-
-    store = None
-
-    def init(self, context):
-        type(self).store = context.task.get_store("s")
-
-    def change(self):
-        self.store.put("counted", (self.store.get("counted") or 0) + 1)
-
-    def window(self, collector, coordinator):
-        self.change()
-
-
-class ChangingTask(Changing, StreamTask):
-    def process(self, envelope, collector, coordinator):
-        self.change()
-        if envelope.message == "fail":
-            raise ValueError("told to")
-
-
-class ChangingBatchTask(Changing, BatchTask):
-    def process_batch(self, batch, collector, coordinator):
-        for message in batch.messages:
-            self.change()
-            if message == "fail":
-                raise ValueError("told to")
-
-
-class ChangingCoroutine(Changing, CoroutineTask):
-    async def process(self, envelope, collector, coordinator):
-        self.change()
-        if envelope.message == "fail":
-            raise ValueError("told to")
-
-
-def journals_of(store):
-    """The journals of the layers of a store."""
-    layer = store
-    while layer is not None:
-        if isinstance(layer, JournaledStore):
-            yield layer._journal
-        layer = getattr(layer, "_inner", None) or getattr(layer, "_store", None)
-
-
-@pytest.mark.parametrize(
-    ("task", "keys"),
-    [
-        (ChangingTask, {}),
-        (ChangingBatchTask, {}),
-        (ChangingBatchTask, {"task.error.process.policy": "fail"}),
-        (ChangingCoroutine, {"task.max.concurrency": "1"}),
-    ],
-)
-def test_nothing_stays_noted_while_no_message_is_there(task, keys):
-    job = {key: value for key, value in JOB.items() if key not in {"task.class", "systems.memory.samza.factory"}} | {
-        "task.inputs": "kafka.in",
-        "task.window.ms": "1000",
-        "systems.kafka.samza.factory": "memory",
-        "systems.kafka.samza.key.serde": "string",
-        "systems.kafka.samza.msg.serde": "string",
-        "stores.s.factory": "memory",
-    }
-    with TaskTestDriver(task, job | keys) as driver:
-        (journal,) = journals_of(task.store)
-        sent = ["a", "b"] if "fail" in keys.values() else ["a", "fail", "b"]
-        for number, message in enumerate(sent * 2):
-            driver.send("in", message, key=str(number))
-            assert journal.size == 0
-            driver.window()
-            assert journal.size == 0
-        assert driver.store("s").get("counted") == 4 + 2 * len(sent)
 
 
 def test_a_merge_that_fails_leaves_nothing_to_undo(watched):

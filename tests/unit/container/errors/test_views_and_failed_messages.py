@@ -9,7 +9,6 @@ from samzapy.api.context import Context
 from samzapy.api.stream import SystemStream
 from samzapy.bench.events import load_events
 from samzapy.config.loader import load_job
-from samzapy.errors import StoreError
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -93,11 +92,3 @@ def test_a_skipped_message_is_in_no_store(job, task):
     assert FOUND["size"] == FOUND["distinct"] == len(kept)
     assert FOUND["index"] == ([], 5)
     assert FOUND["cube"] == [(len(odd), sum(odd)), (len(even), sum(even))]
-
-
-def test_a_task_that_wants_another_engine_than_the_job_has_says_so(job):
-    wrong = job(ByMessage, **{"stores.heap.factory": "inverted-index"})
-    with pytest.raises(
-        StoreError, match=r"store 'heap' is InvertedIndex, the task wants HeapStore; see stores.heap.factory"
-    ):
-        LocalRunner().run(prepare(wrong, until_end=True), RunOptions())

@@ -25,7 +25,6 @@ from samzapy import (
 from samzapy.api.collector import CONTROL_HEADER
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ConfigError, SerdeError, TaskFailed
 
 KINDS = {"w": b"watermark", "e": b"end-of-stream", "d": b"drain"}
@@ -107,11 +106,6 @@ class StoppingTimers(TimedListener):
             coordinator.shutdown()
 
 
-GUARANTEES = [
-    "at-least-once",
-    "exactly-once",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("at-most-once", "effectively-once")),
-]
 TASKS = [ListeningTask, ListeningCoroutine]
 INTERMEDIATE = {"systems.mem.streams.in.samza.intermediate": "true"}
 
@@ -167,42 +161,6 @@ def test_a_drain_of_all_senders_is_told_as_such_and_stops_the_job(tmp_path, task
     write(job, 10, "A:d", 20, "B:e")
     job.container(until_end=False)[0].run()
     assert Listening.log == [10, 20, "drain"]
-
-
-def test_the_watermark_of_a_task_is_the_least_of_its_partitions_and_an_ended_one_does_not_count(tmp_path):
-    keys = {"job.systemstreampartition.grouper.factory": "single", "task.consumer.batch.size": "1"}
-    job = job_of(tmp_path, partitions=2, **keys)
-    write(job, "A:w10", "A:w40", "A:w80", "A:e", partition=0, senders=1)
-    write(job, "A:w20", "A:w30", "A:e", partition=1, senders=1)
-    job.container(until_end=False)[0].run()
-    assert Listening.log == [("watermark", 10), ("watermark", 20), ("watermark", 30), ("watermark", 80), "end"]
-
-
-def test_a_sender_that_ended_holds_no_watermark_back_and_counts_again_when_it_speaks(tmp_path):
-    job = job_of(tmp_path)
-    write(job, "A:w10", "B:w20", "A:e", "B:w50", "A:w60", "B:w70", "B:e")
-    job.run()
-    assert Listening.log == [("watermark", 10), ("watermark", 20), ("watermark", 50), ("watermark", 60), "end"]
-
-
-def test_a_job_that_comes_back_with_another_number_of_tasks_makes_its_old_tasks_words_void(tmp_path):
-    job = job_of(tmp_path)
-    write(job, "A:w10", "B:w20")
-    write(job, "A:w30", "B:w30", senders=3)
-    write(job, "C:w40", senders=3)
-    job.run()
-    assert Listening.log == [("watermark", 10), ("watermark", 30), "end"]
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_what_the_senders_have_said_survives_a_restart(tmp_path, guarantee):
-    job = job_of(tmp_path, **{"task.guarantee": guarantee, "task.commit.ms": "20000"})
-    write(job, "A:w100", "B:w50", "A:e")
-    job.run()
-    write(job, "B:w70", "B:e")
-    job.container(until_end=False)[0].run()
-    # Once all have ended, the highest there was is the watermark.
-    assert Listening.log == [("watermark", 50), "end", ("watermark", 70), ("watermark", 100), "end"]
 
 
 @pytest.mark.parametrize(
@@ -285,28 +243,6 @@ def test_a_drained_job_that_is_started_again_goes_on(tmp_path):
     assert Listening.log == [10, "drain", 20, "end"]
 
 
-class IdleClock:
-    """Seconds that run fifty times as fast as the machine's: a lease still lasts for more than one."""
-
-    def monotonic(self):
-        return SYSTEM_CLOCK.monotonic() * 50
-
-    def wall_ms(self):
-        return SYSTEM_CLOCK.wall_ms()
-
-
-def test_a_sender_that_is_silent_for_the_idle_time_holds_the_watermark_back_no_longer(tmp_path):
-    job = job_of(tmp_path, **{"task.watermark.idle.timeout.ms": "3000"})
-    write(job, "A:w100")
-    container, _ = job.container(until_end=False, clock=IdleClock())
-    done = threading.Thread(target=container.run)
-    done.start()
-    assert Listening.noted.wait(30)
-    container.stop()
-    done.join(20)
-    assert Listening.log == [("watermark", 100)]
-
-
 def test_event_timers_go_by_the_watermark_of_an_intermediate_stream_and_not_by_its_messages(tmp_path):
     keys = {"stores.reminders.factory": "timers", "stores.reminders.changelog": "mem.reminders-changelog"}
     job = job_of(tmp_path, TimedListener, **keys)
@@ -319,13 +255,6 @@ def test_event_timers_go_by_the_watermark_of_an_intermediate_stream_and_not_by_i
     ]  # fmt: skip
 
 
-def test_a_stream_that_is_not_intermediate_has_its_records_processed_whatever_their_headers(tmp_path):
-    job = job_of(tmp_path, **{"systems.mem.streams.in.samza.intermediate": "false"})
-    write(job, 10, "A:e")
-    job.run()
-    assert Listening.log == [10, {"sender": "first-1/A", "senders": 2}, "end"]
-
-
 def test_a_control_message_that_is_none_ends_the_attempt_and_is_named(tmp_path):
     job = job_of(tmp_path)
     job.producer.send([OutgoingRecord("in", b"k", b"{}", 0, None, [(CONTROL_HEADER, b"halt")])])
@@ -334,20 +263,6 @@ def test_a_control_message_that_is_none_ends_the_attempt_and_is_named(tmp_path):
         SerdeError, match=r"mem.in\[0\]@0: not a control message .*expected watermark, end-of-stream, drain"
     ):
         job.run()
-
-
-@pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_broadcast_intermediate_streams_tell_every_task(tmp_path, policy):
-    keys = {
-        "task.inputs": "mem.other",
-        "task.broadcast.inputs": "mem.in#0",
-        "task.error.process.policy": policy,
-    }
-    job = job_of(tmp_path, **keys)
-    job.admin.create(StreamSpec("other", 2))
-    write(job, 10, "A:w20", senders=1)
-    job.run()
-    assert sorted(map(str, Listening.log)) == ["('watermark', 20)"] * 2 + ["10"] * 2 + ["end"] * 2
 
 
 class FirstStage(StreamTask, EndOfStreamListenerTask, DrainListenerTask):

@@ -5,13 +5,12 @@ from typing import ClassVar
 import pytest
 from jobs.memory_job import MemoryJob
 
-from samzapy import Drain, EndOfStreamListenerTask, IncomingMessageEnvelope, StreamTask, Watermark
+from samzapy import EndOfStreamListenerTask, IncomingMessageEnvelope, StreamTask
 from samzapy import SystemStreamPartition as Ssp
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.metrics import Counter
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.event_time.clock import EventClock
-from samzapy.container.event_time.control_messages import SentControl
 from samzapy.container.tasks.synchronous import StrictProcessing
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.operators.persistent import PersistentTask, Sum, WindowState
@@ -83,83 +82,6 @@ def test_the_wall_clock_is_read_only_for_a_time_beyond_the_last_bound():
     assert [bound.takes(time) for time in (5_500, 6_000, 10, 6_001, 3)] == [True, True, True, False, True]
     assert len(read) == 2
     assert TimeBound().takes(10**30)
-
-
-def test_a_partition_holds_its_task_s_clock_until_it_is_idle():
-    offsets = {A: 0, B: 0}
-    clock = EventClock(offsets, Seconds(), 5_000, exact=True)
-
-    def bring(ssp, *times):
-        offsets[ssp] += len(times)
-        return clock.passed(ssp, at(ssp, *times))
-
-    assert not clock.check_idle(0.0)
-    bring(A, 10, 40, 30)
-    assert not clock.check_idle(4.0)
-    assert (clock.now, clock.holding, clock.silent) == (None, B, [])
-    bring(A, 50)
-    assert clock.check_idle(5.0)
-    assert (clock.now, clock.idle, clock.silent) == (50, False, [str(B)])
-    assert not clock.check_idle(10.0)
-    assert clock.idle
-    bring(B, 45)
-    clock.check_idle(11.0)
-    assert (clock.now, clock.holding, clock.idle) == (50, B, False)
-    assert bring(B, 60)
-    assert not bring(A, 70)
-    assert clock.now == 60
-
-
-def test_no_partition_is_idle_without_an_idle_time_however_long_it_is_silent():
-    clock = clock_of(A, B)
-    clock.passed(A, at(A, 1))
-    clock.check_idle(0.0)
-    assert not clock.check_idle(1e9)
-    assert (clock.now, clock.silent) == (None, [])
-
-
-def say(clock, ssp, sender, message, senders=2):
-    return clock.receive(ssp, SentControl(f"first-1/{sender}", senders, message))
-
-
-def test_the_senders_of_an_intermediate_partition_tell_its_time_instead_of_its_messages():
-    clock = clock_of(A, B, intermediate=[B])
-    clock.passed(A, at(A, 100))
-    assert not clock.passed(B, at(B, 500))
-    assert clock.held_by == f"{B} (sender not heard yet)"
-    say(clock, B, "Partition 0", Watermark(30))
-    assert (clock.now, clock.held_by) == (None, f"{B} (sender not heard yet)")
-    say(clock, B, "Partition 1", Watermark(20))
-    assert (clock.now, clock.held_by) == (20, f"{B} (sender first-1/Partition 1)")
-    assert (clock.take_watermark(), clock.take_watermark()) == (20, None)
-
-
-def test_a_sender_that_is_silent_for_the_idle_time_holds_nothing_and_neither_does_a_partition_of_silent_senders():
-    seconds, offsets = Seconds(), {A: 0, B: 0}
-    clock = EventClock(offsets, seconds, 5_000, intermediate=[B])
-    clock.passed(A, at(A, 100))
-    say(clock, B, "Partition 0", Watermark(30))
-    say(clock, B, "Partition 1", Watermark(20))
-    clock.check_idle(seconds.now)
-    seconds.now = 4.0
-    say(clock, B, "Partition 0", Watermark(40))
-    assert clock.check_idle(5.5)
-    assert (clock.now, clock.silent) == (40, [str(A), f"{B} (sender first-1/Partition 1)"])
-    offsets[A] = 1
-    clock.passed(A, at(A, 110))
-    assert clock.check_idle(9.5)
-    assert (clock.now, clock.silent) == (110, [str(B)])
-    seconds.now = 10.0
-    say(clock, B, "Partition 1", Watermark(60))
-    assert (clock.held_by, clock.watermark) == (f"{B} (sender first-1/Partition 1)", 60)
-
-
-def test_a_drain_is_told_from_an_end_and_is_forgotten_when_the_task_is_drained():
-    clock = clock_of(A, intermediate=[A])
-    assert say(clock, A, "Partition 0", Drain(), senders=1)
-    assert clock.drained
-    clock.forget_drain()
-    assert not clock.drained
 
 
 class ListeningTask(StreamTask, ClockListenerTask):

@@ -24,9 +24,7 @@ from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ConfigError, StoreError, TaskFailed
-from samzapy.storage.views import TimerStore
 from samzapy.system.clients import job_clients
-from samzapy.testing import TaskTestDriver
 
 STORE = {
     "stores.reminders.factory": "timers",
@@ -113,53 +111,11 @@ def send(job, *messages, partition=0):
     job.producer.flush()
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_event_timers_fire_in_order_of_time_when_the_tasks_clock_has_come_to_them(tmp_path, task):
-    job = job_of(tmp_path, task)
-    send(job, (10, {"set": {"late": 50, "soon": 30, "b": 40, "a": 40, "never": 61}}), (60, {}))
-    job.run()
-    assert Orders.log == [10, 60, ("soon", 30), ("a", 40), ("b", 40), ("late", 50)]
-
-
 def test_a_timer_fires_right_after_the_message_that_brings_the_time_wherever_a_poll_ends(tmp_path):
     job = job_of(tmp_path)
     send(job, (10, {"set": {"x": 30, "y": 45}}), *[(time, {}) for time in range(20, 60, 5)])
     job.run()
     assert Orders.log == [10, 20, 25, 30, ("x", 30), 35, 40, 45, ("y", 45), 50, 55]
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_setting_a_timer_again_moves_it_and_a_cancelled_one_does_not_fire(tmp_path, task):
-    job = job_of(tmp_path, task)
-    send(job, (10, {"set": {"moved": 30, "gone": 30}}), (20, {"set": {"moved": 50}, "cancel": ["gone", "unknown"]}))
-    send(job, (40, {}), (50, {}))
-    job.run()
-    assert Orders.log == [10, 20, 40, 50, ("moved", 50)]
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_timer_may_set_and_cancel_timers_those_that_are_due_included(tmp_path, task):
-    job = job_of(tmp_path, task)
-    send(job, (10, {"set": {"again": 100, "cancels": 150, "cancelled": 160}}), (350, {}))
-    job.run()
-    assert Orders.log[2:] == [("again", 100), ("cancels", 150), ("again", 200), ("again", 300)]
-
-
-def test_the_clock_is_that_of_the_partition_that_is_furthest_behind(tmp_path):
-    keys = {"job.systemstreampartition.grouper.factory": "single", "task.consumer.batch.size": "1"}
-    job = job_of(tmp_path, partitions=2, **keys)
-    send(job, (10, {"set": {"x": 30}}), (100, {}), (200, {}), (300, {}), partition=0)
-    send(job, (11, {}), (21, {}), (31, {}), (41, {}), partition=1)
-    job.run()
-    assert Orders.log == [10, 11, 100, 21, 200, 31, ("x", 30), 300, 41]
-
-
-def test_a_partition_that_has_ended_holds_the_clock_back_no_longer(tmp_path):
-    keys = {"job.systemstreampartition.grouper.factory": "single"}
-    job = job_of(tmp_path, partitions=2, **keys)
-    send(job, (10, {"set": {"x": 30}}), (100, {}), partition=0)
-    job.run()
-    assert Orders.log == [10, 100, ("x", 30)]
 
 
 def test_the_checkpoint_names_the_partition_that_keeps_a_timer_from_firing(tmp_path):
@@ -222,13 +178,6 @@ def test_what_fires_and_when_is_what_a_naive_task_would_do_wherever_polls_end(tm
     assert Orders.log == expected
 
 
-def test_messages_without_a_time_and_late_ones_fire_nothing(tmp_path):
-    job = job_of(tmp_path)
-    send(job, (10, {"set": {"x": 30}}), (5, {}), (29, {}), (12, {}))
-    job.run()
-    assert Orders.log == [10, 5, 29, 12]
-
-
 @pytest.mark.parametrize("local", ["kept", "lost"])
 def test_timers_and_the_clock_survive_a_restart_with_and_without_the_local_files(tmp_path, local):
     keys = {"job.systemstreampartition.grouper.factory": "single"}
@@ -282,20 +231,6 @@ def test_a_crash_at_any_message_loses_no_timer_and_exactly_once_fires_each_once(
     assert sorted(set(fired)) == once
     if guarantee == "exactly-once":
         assert fired == once
-
-
-@pytest.mark.parametrize("step", [4, 5, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 3, 6))])
-def test_a_crash_within_the_commit_of_a_fired_timer_fires_it_once_for_readers_of_committed_records(
-    tmp_path, monkeypatch, step
-):
-    job = job_of(tmp_path, **{"task.guarantee": "exactly-once", "task.commit.ms": "20000"})
-    send(job, (10, {"set": {"a": 20, "b": 25}}), (20, {}), (30, {}))
-    monkeypatch.setenv("SAMZAPY_FAIL", f"commit.{step}:2:raise")
-    with pytest.raises(Exception, match=f"commit.{step}"):
-        job.run()
-    monkeypatch.delenv("SAMZAPY_FAIL")
-    job.run()
-    assert [(key, message["time"]) for key, message in job.outputs()] == [("a", 20), ("b", 25)]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -356,20 +291,6 @@ def test_what_a_timer_raises_names_it_and_nothing_of_it_is_committed(tmp_path, m
     assert Orders.log[-1] == ("x", 20)
 
 
-def test_the_store_of_timers_is_also_a_store_by_its_name(tmp_path):
-    seen = []
-
-    class Reader(OrderTask):
-        def init(self, context):
-            seen.append(context.get_store("reminders", TimerStore) is context.task.timers)
-            super().init(context)
-
-    globals()["Reader"] = Reader
-    Reader.__qualname__ = "Reader"
-    job_of(tmp_path, Reader).run()
-    assert seen == [True]
-
-
 class NoTimersTask(StreamTask, InitableTask):
     calls: ClassVar[list] = []
 
@@ -398,25 +319,3 @@ def test_a_second_store_of_timers_is_refused(tmp_path):
         ConfigError, match=r"stores.reminders.factory: a job has one store of timers, and others is one"
     ):
         job_of(tmp_path, **second)
-
-
-def test_a_test_moves_the_clock_of_wall_clock_timers_and_sends_the_time_of_event_timers():
-    keys = {
-        "job.default.system": "mem",
-        "systems.mem.samza.factory": "memory",
-        "systems.mem.default.stream.samza.key.serde": "string",
-        "systems.mem.default.stream.samza.msg.serde": "json",
-        "task.inputs": "mem.in",
-    }
-    Orders.log.clear()
-    with TaskTestDriver(OrderTask, keys | STORE) as driver:
-        at = driver.clock.wall_ms() + 60_000
-        driver.send("in", {"id": 1, "clock": "wall", "set": {"wall": at}}, timestamp=10)
-        driver.send("in", {"id": 2, "set": {"event": 30}}, timestamp=20)
-        driver.advance(59)
-        assert Orders.log == [1, 2]
-        driver.crash()
-        driver.restart()
-        driver.send("in", {"id": 3}, timestamp=30)
-        driver.advance(61)
-    assert Orders.log[-3:] == [3, ("event", 30), ("wall", at)]

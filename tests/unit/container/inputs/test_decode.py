@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
@@ -32,22 +30,9 @@ def decoder(key=None, value=None):
     return Decoder(key or Json(), value or Json())
 
 
-def test_an_envelope_knows_everything_about_its_message():
-    (first, second) = decoder().decode(batch([b"1", b'{"a": 2}'], headers=[None, [("h", b"x")]]), 77)
-    assert first[:4] == (SSP, 480, "k", 1)
-    assert (second.offset, second.message, second.headers, second.event_time) == (481, {"a": 2}, [("h", b"x")], 1_001)
-    assert (second.arrival_time, second.size, second.position) == (77, 8, "kafka.orders[2]@481")
-
-
 def test_nulls_stay_none_beside_messages_that_decode():
     envelopes = decoder().decode(batch([b"1", None, b"3"], keys=[None, b'"b"', b'"c"']), 0)
     assert [(e.key, e.message, e.size) for e in envelopes] == [(None, 1, 1), ("b", None, 0), ("c", 3, 1)]
-
-
-def test_without_serdes_bytes_pass_through():
-    passing = Decoder(None, None)
-    (envelope,) = passing.decode(batch([b"raw"], keys=[b"k"]), 0)
-    assert (envelope.key, envelope.message) == (b"k", b"raw")
 
 
 @pytest.mark.parametrize(
@@ -67,11 +52,6 @@ def test_a_tolerant_decoder_keeps_what_does_not_decode_in_its_place_with_its_byt
     assert (raw.key, raw.message, raw.headers, raw.event_time, raw.size) == (b'"k"', b"{", [("h", b"x")], 1_001, 1)
     with pytest.raises(SerdeError, match="@481: message"):
         runs[1].decode()
-
-
-def test_a_tolerant_decoder_leaves_a_good_batch_whole():
-    (run,) = TolerantDecoder(Json(), Json()).runs(batch([b"1", b"2"]), 0)
-    assert [e.message for e in run] == [1, 2]
 
 
 class CountingJson(Json):
@@ -122,14 +102,6 @@ def test_a_null_stays_null_whatever_the_serde_would_make_of_it(neighbour):
     (run,) = Decoder(JsonOrNothing(), serde).runs(batch([b"1", None], keys=[None, b"2"]), 0)
     assert [(each.key, each.message) for each in run] == [(None, 1), (2, None)]
     assert None not in serde.seen
-
-
-@given(st.lists(st.one_of(st.none(), st.integers().map(lambda n: b"%d" % n), st.just(b"{"))))
-def test_a_column_decodes_as_its_records_do(column):
-    failures = {}
-    found = decode_column(Json(), column, failures)
-    assert list(found) == [None if data in {None, b"{"} else int(data) for data in column]
-    assert sorted(failures) == [index for index, data in enumerate(column) if data == b"{"]
 
 
 class WithoutService(Json):

@@ -112,17 +112,6 @@ def test_a_partition_that_goes_on_after_its_end_has_lost_nothing(choosing, end):
     assert rig.raw.find(IN, 20) == (None, b"20")
 
 
-def test_a_partition_that_is_held_and_goes_on_waits_until_it_is_released():
-    rig = started(Rig({IN: 8}))
-    rig.send([b"1"] * 30)
-    found = rig.poll()
-    rig.inputs.hold({IN})
-    rig.inputs.go_on(IN)
-    assert rig.poll() == []
-    rig.inputs.hold(set())
-    assert found + rig.poll() == list(range(30))
-
-
 def test_a_partition_that_is_held_is_held_back_until_it_is_released_or_has_ended():
     rig = started(Rig({}))
     rig.inputs.hold({IN, OTHER})
@@ -131,13 +120,6 @@ def test_a_partition_that_is_held_is_held_back_until_it_is_released_or_has_ended
     assert rig.inputs.held_back() == {OTHER}
     rig.inputs.hold(set())
     assert rig.inputs.held_back() == set()
-
-
-@pytest.mark.parametrize("decoder", [Decoder, BatchDecoder])
-def test_a_record_from_the_end_on_need_not_decode(decoder):
-    rig = started(Rig({IN: 8}, decoder))
-    rig.send([b"1"] * 8 + [b"{bad"] * 5)
-    assert rig.poll() == list(range(8))
 
 
 def bootstrapping(head, sent, ends):

@@ -7,7 +7,6 @@ from jobs.memory_job import MemoryJob
 
 from samzapy.admin.job_check import look_around
 from samzapy.admin.positions import write_startpoints
-from samzapy.admin.user_code import checked_code
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
@@ -50,22 +49,12 @@ def test_a_system_renamed_since_the_last_run_is_refused(renamed):
     assert "samzapy startpoint set JOB.properties 2 --input 'mem.in[0]'" in said
 
 
-def test_a_check_finds_a_system_renamed_since_the_last_run(renamed):
-    config = load_job(renamed.flat)
-    with pytest.raises(ConfigError, match="have read as k"):
-        look_around(config, pytest.fail, checked_code(config))
-
-
 def test_a_renamed_system_goes_on_where_the_startpoints_are(renamed):
     config = load_job(renamed.flat)
     write_startpoints(config, look_around(config, pytest.fail)[0], "2", ("mem.in[0]",))
     assert renamed.run().processed == 1
     assert [each["count"] for _, each in renamed.outputs()] == [1, 2, 3]
     assert renamed.run().processed == 0
-
-
-def test_a_renamed_system_starts_over_if_that_is_asked_for(renamed):
-    assert renamed.run(**{"systems.mem.streams.in.samza.reset.offset": "true"}).processed == 3
 
 
 def test_an_input_replaced_by_another_stream_starts_at_its_default(tmp_path, caplog):

@@ -6,19 +6,15 @@ from typing import ClassVar
 
 import pytest
 from jobs.memory_job import MemoryJob
-from rigs.in_between import first
 
 from samzapy import InitableTask, StreamTask
-from samzapy.admin import positions
 from samzapy.admin.positions import (
     Move,
-    clear_startpoints,
     move_positions,
-    read_startpoints,
     write_startpoints,
 )
 from samzapy.admin.running import NO_DRIVER
-from samzapy.api.checkpoint import Checkpoint, JobRecord
+from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, OutgoingRecord
 from samzapy.checkpoint import codec
@@ -26,7 +22,6 @@ from samzapy.checkpoint.offsets import Target
 from samzapy.checkpoint.records import (
     EXPIRY_MS,
     Startpoint,
-    merged_startpoints,
     pending,
     pending_of_all,
     read_owner,
@@ -34,16 +29,14 @@ from samzapy.checkpoint.records import (
     startpoints_to_json,
     write_owner,
 )
-from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.container.inputs.starting_offsets import StartingPositions
 from samzapy.container.supervision.job_records import open_job
-from samzapy.errors import ConfigError, RestoreError, Unreachable
+from samzapy.errors import Unreachable
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.runner.prepare import prepare
-from samzapy.testing import ManualClock
 
 SSPS = [SystemStreamPartition("mem", "in", partition) for partition in (0, 1)]
 
@@ -151,15 +144,6 @@ def test_one_for_all_is_followed_by_a_task_that_has_followed_one_of_its_own(job)
     assert processed(job) == {0: [8, 9], 1: [8, 9]}
 
 
-def test_a_newer_one_for_all_of_an_older_version_is_not_followed_after_the_tasks_own():
-    # These versions let the task's own go first, and kept both.
-    written = [Startpoint("own", SSPS[0], "2", 1_000, "Partition 0"), Startpoint("all", SSPS[0], "5", 2_000)]
-    followed = Checkpoint({}, startpoints={SSPS[0]: "own"})
-    assert not pending(written, "Partition 0", SSPS, followed, 3_000)
-    assert set(pending(written, "Partition 1", SSPS, followed, 3_000)) == {SSPS[0]}
-    assert pending(written, "Partition 0", SSPS, None, 3_000) == {SSPS[0]: written[1]}
-
-
 @pytest.mark.parametrize("tasks", [(None, "Partition 1"), ("Partition 1", None)])
 def test_what_a_newer_one_has_made_void_is_not_followed_later(job, tasks):
     for position, task in zip(("8", "2"), tasks, strict=True):
@@ -172,22 +156,6 @@ def test_what_a_newer_one_has_made_void_is_not_followed_later(job, tasks):
     assert processed(job) == {0: [9], 1: []}
 
 
-def test_the_newest_counts_also_if_an_earlier_one_is_of_a_machine_whose_clock_is_ahead(job):
-    write(job, "2", clock=ManualClock(SYSTEM_CLOCK.wall_ms() + 60_000))
-    write(job, "8")
-    job.run()
-    assert processed(job) == {0: [8, 9], 1: [8, 9]}
-
-
-def test_no_older_one_takes_the_place_of_one_that_has_expired_or_was_followed():
-    older = Startpoint("older", SSPS[0], "2", 2_000)
-    newer = Startpoint("newer", SSPS[0], "5", 1_000, "Partition 0")
-    for each in (older, replace(older, task="Partition 0", created_ms=500), replace(older, created_ms=500)):
-        followed = Checkpoint({}, startpoints={SSPS[0]: "newer"})
-        assert not pending([each, newer], "Partition 0", SSPS, followed, EXPIRY_MS + 1_500)
-    assert not pending([replace(older, created_ms=500), newer], "Partition 0", SSPS, None, EXPIRY_MS + 1_000)
-
-
 def test_one_for_all_stays_for_the_tasks_that_have_yet_to_follow_it():
     for_all = Startpoint("all", SSPS[0], "2", 1_000)
     own = Startpoint("own", SSPS[0], "5", 1_001, "a")
@@ -197,24 +165,6 @@ def test_one_for_all_stays_for_the_tasks_that_have_yet_to_follow_it():
     assert pending_of_all([for_all], tasks, nobody, 2_000) == [for_all]
     assert pending_of_all([for_all, own], tasks, followed, 2_000) == [replace(for_all, task="b"), own]
     assert pending_of_all([replace(for_all, ssp=SystemStreamPartition("mem", "gone", 0))], tasks, nobody, 2_000) == []
-
-
-def test_startpoints_that_are_set_at_once_are_all_followed(job, monkeypatch):
-    first(monkeypatch, positions, "merged_startpoints", lambda: write(job, "7", "mem.in[0]"))
-    write(job, "4", "mem.in[1]")
-    job.run()
-    assert processed(job) == {0: [7, 8, 9], 1: list(range(4, 10))}
-
-
-def test_what_was_cleared_meanwhile_does_not_come_back():
-    tasks, nobody = {"a": SSPS}, {"a": None}
-    old, own, other = (Startpoint(name, SSPS[0], "5", 1_000 + n) for n, name in enumerate(("old", "own", "other")))
-    assert merged_startpoints([[old], []], [own], tasks, nobody, 2_000) == [own]
-    assert merged_startpoints([[old], [], [old]], [replace(own, ssp=SSPS[1])], tasks, nobody, 2_000) == [
-        replace(own, ssp=SSPS[1])
-    ]
-    assert merged_startpoints([[old], [own], []], [own], tasks, nobody, 2_000) == []
-    assert merged_startpoints([[old], [other], [own]], [own], tasks, nobody, 2_000) == [other]
 
 
 def test_a_startpoint_that_leads_nowhere_is_passed_over(job, caplog):
@@ -255,12 +205,6 @@ def test_startpoints_that_are_not_enabled_are_not_followed(job):
     assert processed(job) == {0: [], 1: []}
 
 
-def test_no_startpoint_is_written_for_a_job_that_follows_none(job):
-    job.config = load_job(job.flat | {"job.startpoint.enabled": "false"})
-    with pytest.raises(ConfigError, match=r"job\.startpoint\.enabled: must be true"):
-        write(job, "oldest")
-
-
 def move(job, position, *inputs):
     model = prepare(load_job(job.flat)).model
     with open_job(job.config, "test") as (_, checkpoints):
@@ -280,31 +224,6 @@ def test_a_move_makes_the_earlier_startpoints_of_its_partitions_void(job):
     assert processed(job) == {0: [9], 1: [9]}
 
 
-def test_what_was_followed_is_forgotten_with_the_next_one_and_what_is_left_can_be_cleared(job):
-    model = prepare(load_job(job.flat)).model
-    write(job, "3", "mem.in[0]")
-    job.run()
-    write(job, "4", "mem.in[1]")
-    assert [each.position for each in read_startpoints(job.config, model)] == ["4"]
-    assert clear_startpoints(job.config, model) == 1
-    processed(job)
-    job.run()
-    assert processed(job) == {0: [], 1: []}
-
-
-@pytest.mark.parametrize(
-    ("position", "inputs", "task", "expected"),
-    [
-        ("sideways", (), None, "position: oldest, newest, upcoming"),
-        ("oldest", ("mem.out",), None, "--input: an input of the job"),
-        ("oldest", (), "Partition 7", "--task: a task of the job: Partition 0, Partition 1"),
-    ],
-)
-def test_a_startpoint_that_cannot_be_is_refused(job, position, inputs, task, expected):
-    with pytest.raises(ConfigError, match=expected):
-        write(job, position, *inputs, task=task)
-
-
 def test_a_startpoint_is_void_after_twelve_hours():
     written = (Startpoint("a", SSPS[0], "5", 1_000),)
     assert startpoints_from_json(startpoints_to_json(written)) == written
@@ -316,9 +235,3 @@ def test_a_startpoint_is_void_after_twelve_hours():
 def test_a_checkpoint_says_which_startpoints_it_followed():
     checkpoint = Checkpoint({SSPS[0]: 5}, startpoints={SSPS[0]: "a"})
     assert codec.decode(codec.encode(checkpoint), "here") == checkpoint
-
-
-def test_a_record_that_is_none_is_refused():
-    assert JobRecord.STARTPOINTS.value == "samzapy-startpoints"
-    with pytest.raises(RestoreError, match="startpoints cannot be read"):
-        startpoints_from_json({"startpoints": [{}]})

@@ -104,14 +104,6 @@ def test_a_column_of_headers_leaves_as_it_was_sent_and_is_checked(guarantee):
         driver.send("in", 1)
 
 
-def test_headers_of_an_envelope_may_come_from_any_iterable():
-    envelope = OutgoingMessageEnvelope(OUT, 1, headers=(pair for pair in [["n", b"1"]]))
-    assert envelope.headers == (("n", b"1"),)
-    for wrong in (5, [1], [("n",)], [("n", "text")], [(1, b"")]):
-        with pytest.raises(TypeError, match=r"headers: expected \(str, bytes or None\) pairs"):
-            OutgoingMessageEnvelope(OUT, 1, headers=wrong)
-
-
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

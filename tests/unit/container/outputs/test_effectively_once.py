@@ -4,23 +4,16 @@ import asyncio
 import json
 import random
 from collections import Counter
-from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 from jobs.memory_job import OUT, MemoryJob
 
 from samzapy import CoroutineTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
-from samzapy.api.envelope import ID_HEADER, OutputId
-from samzapy.api.serde import Serde
-from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.config.loader import load_job
-from samzapy.container.restart import build_container
-from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.wire import JobSpec
+from samzapy.api.envelope import OutputId
+from samzapy.api.system import StreamSpec
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators import DeduplicatingTask
-from samzapy.runner.prepare import prepare
 
 UNIQUE = SystemStream("mem", "unique")
 EFFECTIVELY = {"task.guarantee": "effectively-once", "task.commit.ms": "50000"}
@@ -138,17 +131,6 @@ def no_failures():
     SendingAsync.failures.clear()
 
 
-@pytest.mark.parametrize("concurrency", ["4", "16"])
-@pytest.mark.parametrize("seed", range(4))
-def test_effectively_once_loses_nothing_of_messages_that_end_in_any_order(tmp_path, seed, concurrency):
-    pipeline = Pipeline(tmp_path, SendingAsync, 2, **{"task.max.concurrency": concurrency})
-    inputs, due = messages(seed, partitions=2)
-    pipeline.sender.send(*inputs)
-    pipeline.sender.run()
-    assert pipeline.sender.task.calls != sorted(pipeline.sender.task.calls)
-    assert pipeline.received() == due
-
-
 @pytest.mark.parametrize("policy", ["skip", "retry(2, 0) then dead-letter"])
 def test_effectively_once_sends_in_the_order_of_offsets_whatever_ends_and_fails_when(tmp_path, policy):
     keys = {"task.error.process.policy": policy, "task.dead.letter.stream": "mem.letters"}
@@ -181,29 +163,6 @@ def test_effectively_once_after_a_crash_of_the_sender_and_one_of_the_receiver(tm
     pipeline.receiver.run()
     unique = Counter((m["id"], m["number"]) for m in map(json.loads, pipeline.receiver.values("unique")))
     assert sorted(unique) == due
-
-
-def test_effectively_once_with_two_jobs_that_write_to_one_stream(tmp_path):
-    pipeline = Pipeline(tmp_path)
-    other = pipeline.another(tmp_path, "other")
-    third = pipeline.another(tmp_path, "third", **{"job.name": "other", "job.id": "2"})
-    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(10)])
-    for job in (pipeline.sender, other, third):
-        job.run()
-    assert pipeline.received() == sorted([(i, 0) for i in range(10)] * 3)
-
-
-def test_effectively_once_with_two_containers(tmp_path):
-    pipeline = Pipeline(tmp_path, Sending, 4, outs=2)
-    inputs, due = messages(3, partitions=4)
-    pipeline.sender.send(*inputs)
-    config = load_job(pipeline.sender.flat | {"job.container.count": "2"})
-    prepared = prepare(config, until_end=True)
-    for model in prepared.model.containers:
-        coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
-        build_container(config, replace(model), LocalLease(coordinator, model.id), ends=prepared.ends).run()
-    assert len(prepared.model.containers) == 2
-    assert pipeline.received() == due
 
 
 def test_effectively_once_with_a_topic_that_is_deleted_and_made_anew(tmp_path):
@@ -240,51 +199,6 @@ def test_effectively_once_repeats_an_output_without_a_key_where_it_was_before(tm
     assert len(set(sent)) == len({identity for _, identity in sent}) == 59
     assert {partition for partition, _ in sent} == {0, 1, 2}
     assert len(pipeline.received()) == 59
-
-
-class Moody(Serde):
-    """JSON that does not take the output of message 5, while it is told to."""
-
-    angry = True
-
-    def to_bytes(self, value):
-        if Moody.angry and value["id"] == 5:
-            raise ValueError("not now")
-        return json.dumps(value).encode()
-
-    def from_bytes(self, data):
-        return json.loads(data)
-
-
-MOODY = {"serializers.registry.moody.class": f"{__name__}:Moody", "systems.mem.streams.out.samza.msg.serde": "moody"}
-
-
-@pytest.mark.parametrize("then", ["skip", "dead-letter"])
-def test_effectively_once_takes_what_one_attempt_gave_up_and_the_next_one_did_not(tmp_path, then):
-    keys = {"task.error.serialize.policy": then, "task.dead.letter.stream": "mem.letters"}
-    pipeline = Pipeline(tmp_path, **MOODY, **keys)
-    pipeline.sender.run()
-    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(12)])
-    Moody.angry = True
-    pipeline.crash("commit.4")
-    assert [i for i, _ in pipeline.received()] == [i for i in range(12) if i != 5]
-    Moody.angry = False
-    pipeline.sender.run()
-    assert [i for i, _ in pipeline.received()] == list(range(12))
-
-
-def test_effectively_once_drops_nothing_of_a_sender_of_the_version_before(tmp_path):
-    pipeline = Pipeline(tmp_path)
-    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(10)])
-    pipeline.sender.run()
-    offsets = [3, 0, 1, 7, 2, 6, 9, 5, 4, 8]
-    older = [
-        OutgoingRecord("out", b"k", b'{"id": %d, "number": 0}' % (100 + i), 0, headers=[(ID_HEADER, b"in/0/%d/0" % i)])
-        for i in [*offsets, *offsets]
-    ]
-    pipeline.sender.producer.send(older)
-    pipeline.sender.producer.flush()
-    assert pipeline.received() == [(i, 0) for i in [*range(10), *range(100, 110)]]
 
 
 class Garbling(StreamTask):

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from samzapy import BatchTask, StreamTask, SystemStream
+from samzapy import StreamTask, SystemStream
 from samzapy.errors import SerdeError
 from samzapy.testing import TaskTestDriver
 
@@ -20,16 +20,6 @@ class Sending(StreamTask):
         collector.send_message(OUT, Point(1) if envelope.message == "point" else {"odd": {1}})
 
 
-class PassingOn(StreamTask):
-    def process(self, envelope, collector, coordinator):
-        collector.send_message(OUT, envelope.message)
-
-
-class PassingBatchesOn(BatchTask):
-    def process_batch(self, batch, collector, coordinator):
-        collector.send_batch(OUT, None, batch.messages)
-
-
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
@@ -40,12 +30,3 @@ class PassingBatchesOn(BatchTask):
 def test_an_object_that_is_no_value_of_json_is_refused(message, reason):
     with TaskTestDriver(Sending, JOB) as driver, pytest.raises(SerdeError, match=reason):
         driver.send("in", message)
-
-
-@pytest.mark.parametrize("task", [PassingOn, PassingBatchesOn])
-@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**30])
-def test_an_int_beyond_64_bits_passes_unchanged(task, number):
-    messages = [{"n": 1}, {"wei": number, "n": 1}, {"n": 2}]
-    with TaskTestDriver(task, JOB) as driver:
-        driver.send_batch("in", None, messages)
-        assert driver.outputs("out").messages == messages

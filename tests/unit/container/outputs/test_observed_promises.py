@@ -9,7 +9,6 @@ from samzapy import OutgoingMessageEnvelope, SystemStream
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.container.outputs.producers import TransactionOnDemand
 from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import FailPointReached, disarm
 from samzapy.system.clients import system_factory
@@ -63,16 +62,6 @@ def test_outputs_outside_the_transaction_are_counted_and_said_once(tmp_path, cap
     assert sum("outside the transaction on 'mem'" in record.message for record in caplog.records) == 1
 
 
-def test_outputs_outside_the_transaction_are_durable_before_it_commits(tmp_path, monkeypatch):
-    job, copies = two_systems(tmp_path)
-    job.send((0, "k", {"id": 1}))
-    seen = []
-    commit = TransactionOnDemand.commit
-    monkeypatch.setattr(TransactionOnDemand, "commit", lambda self: (seen.append(copies()), commit(self)))
-    job.run()
-    assert seen[-1] == 1
-
-
 def test_a_crash_after_the_commit_loses_no_output_to_another_system(tmp_path, monkeypatch):
     job, copies = two_systems(tmp_path)
     job.run()
@@ -98,15 +87,6 @@ def test_what_a_reset_skips_or_repeats_is_counted(tmp_path, default, counted):
     container, coordinator = job.container(**RESET, **{"systems.mem.default.stream.samza.offset.default": default})
     container.run()
     assert coordinator.status().counts == {f"guarantee.{name}": count for name, count in counted.items()}
-
-
-def test_a_start_at_the_checkpoint_counts_nothing(tmp_path):
-    job = MemoryJob(tmp_path, 1)
-    for _ in range(2):
-        job.send((0, "k", {"id": 1}))
-        container, coordinator = job.container()
-        container.run()
-        assert coordinator.status().counts == {}
 
 
 def test_offsets_that_init_passes_over_are_counted(tmp_path):
@@ -149,8 +129,3 @@ def test_a_changelog_that_lost_committed_state_is_refused_with_the_repair(tmp_pa
     assert job.changelog() == {"k": 3}
     assert len(job.outputs()) == 6
     job.run()
-
-
-def test_the_number_of_weakened_promises_is_a_metric(tmp_path):
-    report = MemoryJob(tmp_path, 1).run()
-    assert report.metrics["promises"] == {"weakened": 2}, "no timer for commits, and streams in memory"

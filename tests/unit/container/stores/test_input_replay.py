@@ -7,7 +7,7 @@ import pytest
 from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import InitableTask, SideInputsProcessor, SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.api.system import OutgoingRecord
 from samzapy.errors import SerdeError
 from samzapy.failpoints import FailPointReached, arm, disarm
 
@@ -82,14 +82,6 @@ def test_the_state_comes_back_from_the_input_when_the_files_are_gone(job, tmp_pa
     assert report.processed == 20
 
 
-def test_a_store_in_memory_is_rebuilt_at_each_start(job):
-    sent = messages(60)
-    job.send(*sent)
-    job.run(**{"stores.counts.factory": "inmemory"})
-    job.run(**{"stores.counts.factory": "inmemory"})
-    assert_found(job, sent)
-
-
 def test_a_store_on_disk_needs_nothing_after_a_graceful_stop(job):
     sent = messages(60)
     job.send(*sent)
@@ -145,26 +137,6 @@ def test_a_task_that_is_set_back_finds_the_state_of_that_position(job):
     assert_found(job, messages(20))
 
 
-def test_a_start_at_the_end_of_an_input_begins_with_the_state_of_all_before(job):
-    sent = messages(20)
-    job.send(*sent)
-    key = "systems.mem.default.stream.samza.offset.default"
-    report = job.run(**{key: "upcoming"})
-    assert_found(job, sent)
-    assert report.processed == 0
-
-
-def test_the_files_of_a_task_with_other_inputs_are_kept(job):
-    job.admin.create(StreamSpec("all", 2))
-    job.flat |= {"task.inputs": "mem.in, mem.all", "task.broadcast.inputs": "mem.all#0"}
-    filled = {"stores.counts.restore.inputs": "mem.in, mem.all"}
-    job.send((0, "a", {"id": 1}), (1, "b", {"id": 2}))
-    job.send((0, "c", {"id": 3}), stream="all")
-    job.run(**filled)
-    assert sources(job.run(**filled)) == {"local store"}
-    assert found(job) == {"Partition 0": {"a": 1, "c": 1}, "Partition 1": {"b": 1, "c": 1}}
-
-
 def test_files_that_are_behind_what_the_input_still_has_are_not_used(job):
     job.send(*messages(20))
     job.run()
@@ -196,14 +168,6 @@ def test_an_input_with_messages_that_the_policy_skips_is_replayed_without_them(j
     job.run()
     job.run()
     assert_found(job, sent)
-
-
-def test_a_replay_with_the_policy_that_fails_fails_at_a_message_that_does_not_decode(job):
-    job.flat["stores.counts.factory"] = "inmemory"
-    write_bad(job, 0)
-    job.run(**{"task.error.deserialize.policy": "skip"})
-    with pytest.raises(SerdeError, match=r"mem\.in\[0\]@0"):
-        job.run()
 
 
 def test_a_message_that_the_task_has_not_reached_is_no_matter_of_the_replay(job):

@@ -6,9 +6,9 @@ from typing import ClassVar
 import pytest
 from jobs.memory_job import Calls, MemoryJob
 
-from samzapy import CoroutineTask, InitableTask, SideInputsProcessor, StreamTask, SystemStreamPartition, WindowableTask
+from samzapy import InitableTask, SideInputsProcessor, StreamTask, SystemStreamPartition, WindowableTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreRefused, TaskFailed, UnknownStream
+from samzapy.errors import ConfigError, SerdeError, StoreRefused, TaskFailed, UnknownStream
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.storage.views.heap import HeapStore
 
@@ -37,13 +37,6 @@ class RatesByAmount(SideInputsProcessor):
 
     def process(self, message, store):
         store.push(message.key, message.message)
-
-
-class Confused(SideInputsProcessor):
-    """Returns entries where there is another interface."""
-
-    def process(self, message, store):
-        return [("key", "value")]
 
 
 class Returning(SideInputsProcessor):
@@ -81,18 +74,6 @@ class RateTask(StreamTask, InitableTask, WindowableTask):
         self.calls.append(("window",))
         if self.wanted is not None and rows(self.rates) == self.wanted:
             coordinator.shutdown()
-
-
-class AwaitingTask(CoroutineTask, InitableTask):
-    """Reads in a coroutine."""
-
-    calls = Calls()
-
-    def init(self, context):
-        self.rates = context.get_store("rates")
-
-    async def process(self, envelope, collector, coordinator):
-        self.calls.append(("process", envelope.key, self.rates.get(envelope.key)))
 
 
 class HeapTask(StreamTask, InitableTask):
@@ -175,16 +156,6 @@ def test_a_task_starts_with_everything_the_streams_held_at_that_time(tmp_path):
     assert source(report) == (5, "side inputs")
 
 
-@pytest.mark.parametrize("keys", [{}, {"task.error.process.policy": "skip"}])
-@pytest.mark.parametrize("task", [RateTask, AwaitingTask])
-def test_every_kind_of_task_reads_it(tmp_path, task, keys):
-    job = RateJob(tmp_path, task=task, **keys)
-    job.rate(("USD", 1))
-    job.send((0, "USD", {}), (0, "CHF", {}))
-    job.run()
-    assert sorted(job.seen()) == [("CHF", None), ("USD", 1)]
-
-
 def test_the_store_follows_its_stream_while_the_task_runs(tmp_path):
     job = RateJob(tmp_path, **{"task.window.ms": "1"})
     job.rate(("USD", 1))
@@ -210,14 +181,6 @@ def test_a_store_on_disk_goes_on_where_it_was(tmp_path):
     assert source(job.run()) == (1, "local store + side inputs")
     assert job.seen("init")[-1] == ("Partition 0", {"USD": 111})
     assert source(job.run()) == (0, "local store")
-
-
-def test_a_store_in_memory_is_read_anew(tmp_path):
-    job = RateJob(tmp_path, SummedRates, **{"stores.rates.factory": "inmemory"})
-    job.rate(("USD", 1), ("USD", 10))
-    job.run()
-    assert source(job.run()) == (2, "side inputs")
-    assert job.seen("init")[-1] == ("Partition 0", {"USD": 11})
 
 
 @pytest.mark.parametrize("point", ["fill.batch", "fill.keep"])
@@ -263,21 +226,6 @@ def test_each_task_reads_the_partition_of_its_number(tmp_path):
     assert sorted(job.seen("init")) == [("Partition 0", {"USD": 1}), ("Partition 1", {"USD": 2})]
 
 
-def test_named_partitions_are_read_by_every_task(tmp_path):
-    job = RateJob(tmp_path, partitions=2, **{"stores.rates.side.inputs": "mem.rates#[0-1]"})
-    job.rate(("USD", 1), partition=0)
-    job.rate(("GBP", 2), partition=1)
-    job.run()
-    everything = {"USD": 1, "GBP": 2}
-    assert sorted(job.seen("init"), key=str) == [("Partition 0", everything), ("Partition 1", everything)]
-
-
-def test_a_stream_with_too_few_partitions_is_refused(tmp_path):
-    job = RateJob(tmp_path, partitions=2, rates_partitions=1)
-    with pytest.raises(EnvironmentFailure, match=r"partitions 0 to 0, Partition 1 reads 1 .* mem\.rates#\[0-0\] gives"):
-        job.run()
-
-
 def test_a_stream_that_does_not_exist_is_refused_before_anything_starts(tmp_path):
     job = RateJob(tmp_path, **{"stores.rates.side.inputs": "mem.rates, mem.nowhere"})
     with pytest.raises(UnknownStream, match="nowhere"):
@@ -298,24 +246,6 @@ def test_an_engine_with_an_interface_of_its_own_is_filled_through_it(tmp_path):
     with pytest.raises(StoreRefused):
         job.run()
     assert job.seen("top")[0] == ([("JPY", 4), ("GBP", 3)],)
-
-
-def test_entries_for_an_engine_with_an_interface_of_its_own_are_refused(tmp_path):
-    serdes = {"stores.rates.factory": "heap", "stores.rates.key.serde": "", "stores.rates.msg.serde": ""}
-    job = RateJob(tmp_path, Confused, HeapTask, **serdes)
-    job.rate(("USD", 1))
-    with pytest.raises(
-        TaskFailed, match=r"Partition 0/rates: processor at mem\.rates\[0\]@0: TypeError: returned entries"
-    ):
-        job.run()
-
-
-def test_a_processor_may_return_its_entries_as_a_dict(tmp_path, monkeypatch):
-    job = RateJob(tmp_path, Returning)
-    monkeypatch.setattr(Returning, "made", lambda self, message: {message.key: message.message})
-    job.rate(("US", 1), ("EU", 2), ("US", None))
-    job.run()
-    assert job.seen("init") == [("Partition 0", {"EU": 2})]
 
 
 @pytest.mark.parametrize(
@@ -366,19 +296,6 @@ def test_another_processor_or_other_streams_start_from_nothing(tmp_path):
     assert job.seen("init")[-1] == ("Partition 0", {"GBP": 5})
 
 
-def test_a_store_that_fewer_partitions_fill_starts_from_nothing(tmp_path):
-    job = RateJob(tmp_path, rates_partitions=2, **{"stores.rates.side.inputs": "mem.rates#[0-1]"})
-    job.rate(("USD", 1), partition=0)
-    job.rate(("GBP", 2), partition=1)
-    job.run()
-    fewer = {"stores.rates.side.inputs": "mem.rates#[0-0]"}
-    assert source(job.run(**fewer)) == (1, "side inputs")
-    assert job.seen("init")[-1] == ("Partition 0", {"USD": 1})
-    assert source(job.run(**fewer)) == (0, "local store")
-    assert source(job.run()) == (1, "local store + side inputs")
-    assert job.seen("init")[-1] == ("Partition 0", {"USD": 1, "GBP": 2})
-
-
 def test_a_stream_that_has_lost_what_comes_next_is_read_anew(tmp_path):
     job = RateJob(tmp_path)
     job.rate(("USD", 1))
@@ -389,29 +306,10 @@ def test_a_stream_that_has_lost_what_comes_next_is_read_anew(tmp_path):
     assert job.seen("init")[-1] == ("Partition 0", {"CHF": 3})
 
 
-def test_the_processor_is_told_the_jobs_configuration(tmp_path):
-    job = RateJob(tmp_path, SummedRates, **{"rates.weight": "3"})
-    job.rate(("USD", 2))
-    job.run()
-    assert job.seen("init") == [("Partition 0", {"USD": 6})]
-
-
 def test_a_class_that_is_no_processor_is_refused_before_anything_starts(tmp_path):
     job = RateJob(tmp_path, RateTask)
     with pytest.raises(ConfigError, match=r"side\.inputs\.processor\.factory: must be a SideInputsProcessor"):
         job.run()
-
-
-def test_files_that_were_written_with_another_serde_are_filled_again(tmp_path):
-    job = RateJob(tmp_path, **{"stores.rates.msg.serde": "long"})
-    job.rate(("EUR", 10))
-    job.send((0, "EUR", {"id": 1}))
-    job.run()
-    # Eight bytes of either are the other one's, too.
-    job.send((0, "EUR", {"id": 2}))
-    report = job.run(**{"stores.rates.msg.serde": "json"})
-    assert job.task.calls[-1] == ("process", "EUR", 10)
-    assert report.restored["Partition 0/rates"][2] == "side inputs"
 
 
 def test_a_write_to_a_store_that_streams_fill_fails_only_its_message(tmp_path):

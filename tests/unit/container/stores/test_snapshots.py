@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 from jobs.memory_job import CountingTask, MemoryJob
 
-from samzapy.errors import ConfigError
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.storage.backup import StoreBackup
 
@@ -54,12 +53,6 @@ def test_what_the_snapshot_lacks_comes_from_the_changelog(job, tmp_path):
     assert told(report) == (7, "snapshot + changelog")
     sent = [*messages(100), *messages(20), *messages(1)]
     assert job.changelog() == Counter(key for _, key, _ in sent)
-
-
-def test_files_that_are_there_are_used_before_any_snapshot(job):
-    job.send(*messages(10))
-    job.run()
-    assert told(job.run()) == (0, "local store")
 
 
 @pytest.mark.parametrize("point", ["backup.file", "backup.index"])
@@ -113,14 +106,3 @@ def test_a_stop_that_is_cut_off_while_it_waits_for_a_snapshot_closes_the_store(j
         with pytest.raises(KeyboardInterrupt):
             job.run()
     assert told(job.run()) == (0, "local store")
-
-
-def test_snapshots_need_an_engine_with_files(job):
-    with pytest.raises(ConfigError, match=r"stores\.counts\.backup\.path: is for engines that make checkpoints"):
-        job.run(**{"stores.counts.factory": "inmemory"})
-
-
-def test_nothing_is_left_beside_the_store(job, tmp_path):
-    job.send(*messages(10))
-    job.run()
-    assert [path.name for path in (tmp_path / "state").rglob("Partition_0*")] == ["Partition_0"]

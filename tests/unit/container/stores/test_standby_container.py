@@ -18,7 +18,7 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import StoreDiskFailed, Unreachable
 from samzapy.job.lease import ContainerReport
 from samzapy.queries.questions import Problem, Question
-from samzapy.runner.prepare import prepare, preparing
+from samzapy.runner.prepare import prepare
 from samzapy.testing import ManualClock
 
 DEADLINE_S = 60.0
@@ -189,18 +189,6 @@ def test_the_copy_lies_beside_the_tasks_own_store_and_has_its_own_marker(job, tm
     standby.stop()
 
 
-def test_a_store_that_is_further_than_the_copy_is_kept(job, tmp_path):
-    job.send(*messages(0, 20))
-    job.run()
-    standby = Standby(job)
-    standby.caught_up(20)
-    standby.stop()
-    job.send(*messages(20, 20))
-    job.run()
-    assert sources(job.run()) == {"local store"}
-    assert len(list((tmp_path / "state" / "counting-1" / "counts").glob("*.standby-1"))) == 2
-
-
 def test_a_copy_that_is_in_use_is_left_alone(job, tmp_path):
     job.send(*messages(0, 20))
     job.run()
@@ -213,38 +201,6 @@ def test_a_copy_that_is_in_use_is_left_alone(job, tmp_path):
     job.run()
     standby.caught_up(24)
     standby.stop()
-
-
-def test_a_copy_of_another_changelog_is_not_taken_over(job, tmp_path):
-    job.send(*messages(0, 20))
-    job.run()
-    standby = Standby(job)
-    standby.caught_up(20)
-    standby.stop()
-    for store in own_stores(tmp_path):
-        shutil.rmtree(store)
-    job.admin.delete("counts-changelog")
-    job.admin.delete("__samza_checkpoint_ver_1_for_counting_1")
-    assert sources(job.run()) == {"nothing"}
-    assert len(list((tmp_path / "state" / "counting-1" / "counts").glob("*.standby-1"))) == 2
-
-
-def test_a_standby_goes_on_from_its_own_copy(job, tmp_path):
-    job.send(*messages(0, 40))
-    job.run()
-    first = Standby(job)
-    first.caught_up(40)
-    first.stop()
-    job.send(*messages(40, 4))
-    job.run()
-    second = Standby(job)
-    second.caught_up(44)
-    second.stop()
-    for store in own_stores(tmp_path):
-        shutil.rmtree(store)
-    report = job.run()
-    assert sources(report) == {"standby"}
-    assert restored(report) == 0
 
 
 def test_only_what_is_committed_is_copied(tmp_path):
@@ -272,32 +228,6 @@ def test_a_job_without_logged_stores_has_no_standbys_and_others_have_one_for_eac
     assert [c.id for c in prepare(thrice).model.standbys] == ["0-1", "0-2", "1-1", "1-2"]
     bare = {key: value for key, value in thrice.raw.items() if not key.startswith("stores.counts.changelog")}
     assert prepare(load_job(bare)).model.standbys == ()
-
-
-def test_a_job_whose_logged_stores_are_all_in_memory_has_no_standbys_and_that_is_said(tmp_path):
-    twice = MemoryJob(tmp_path / "state").flat | {"job.standbytasks.replication.factor": "2"}
-    in_memory = prepare(load_job(twice | {"stores.counts.factory": "inmemory"}))
-    assert in_memory.model.standbys == ()
-    (said,) = [line for line in in_memory.warnings if "standby" in line]
-    assert said.startswith("job.standbytasks.replication.factor: no standbys")
-    with preparing(load_job(twice | {"stores.counts.factory": "inmemory"})) as job:
-        assert job.model.standbys == (), "a runner asks for executors before it claims the job"
-    on_disk = prepare(load_job(twice))
-    assert len(on_disk.model.standbys) == 1
-    assert not any("standby" in line for line in on_disk.warnings)
-
-
-def test_tasks_of_one_partition_each_have_local_stores_and_copies_too(tmp_path):
-    keys = {"job.systemstreampartition.grouper.factory": "ssp", "job.standbytasks.replication.factor": "2"}
-    job = MemoryJob(tmp_path / "state", **keys)
-    job.send(*messages(0, 20))
-    job.run()
-    standby = Standby(job)
-    standby.caught_up(20)
-    standby.stop()
-    for store in (tmp_path / "state" / "counting-1" / "counts").glob("*]"):
-        shutil.rmtree(store)
-    assert sources(job.run()) == {"standby"}
 
 
 def test_a_standby_shows_its_copies_to_those_who_ask_and_says_how_far_it_is_behind(job):

@@ -1,15 +1,13 @@
 import asyncio
 import logging
-import sys
 import threading
 from typing import ClassVar
 
 import pytest
 
-from samzapy import BatchTask, CoroutineTask, InitableTask, StreamTask
+from samzapy import CoroutineTask, InitableTask, StreamTask
 from samzapy.container.supervision.log_lines import (
     PlaceFilter,
-    activity_here,
     activity_of,
     stack_as_text,
     stack_of,
@@ -26,11 +24,6 @@ class Logging(StreamTask, InitableTask):
 
     def process(self, envelope, collector, coordinator):
         LOG.info("process")
-
-
-class LoggingBatch(BatchTask):
-    def process_batch(self, batch, collector, coordinator):
-        LOG.info("batch")
 
 
 class LoggingCoroutine(CoroutineTask):
@@ -71,11 +64,6 @@ def run(tmp_path, task, **keys):
     job.run(**keys)
 
 
-def test_outside_of_a_job_there_is_no_activity():
-    assert activity_here() is None
-    assert activity_of(None) is None
-
-
 @pytest.mark.parametrize("policy", ["fail", "skip"])
 def test_a_line_of_a_task_has_its_task_and_message(tmp_path, places, policy):
     run(tmp_path, Logging, **{"task.error.process.policy": policy})
@@ -83,20 +71,9 @@ def test_a_line_of_a_task_has_its_task_and_message(tmp_path, places, policy):
     assert places == [("7", "Partition 0", ""), *at]
 
 
-@pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_a_line_of_a_batch_has_the_messages_of_the_batch(tmp_path, places, policy):
-    run(tmp_path, LoggingBatch, **{"task.error.process.policy": policy})
-    assert places == [("7", "Partition 0", "mem.in[0]@0 to 2")]
-
-
 def test_a_line_of_a_coroutine_has_its_own_message(tmp_path, places):
     run(tmp_path, LoggingCoroutine)
     assert places == [("7", "Partition 0", f"mem.in[0]@{n}") for n in range(3)]
-
-
-def test_a_line_from_no_task_says_so(places):
-    LOG.info("alone")
-    assert places == [("7", "", "")]
 
 
 def test_a_thread_in_process_is_seen_with_its_message_and_the_stack_from_there(tmp_path):
@@ -133,7 +110,3 @@ def test_a_coroutine_that_waits_is_seen_with_its_message(tmp_path):
     assert activity is None
     assert (waited.doing, waited.task) == ("in process of mem.in[0]@1", "Partition 0")
     assert waited_for(None) is None
-
-
-def test_the_stack_of_a_thread_that_does_nothing_of_ours_is_whole():
-    assert "test_activity.py" in stack_as_text(sys._getframe())

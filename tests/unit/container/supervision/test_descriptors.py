@@ -11,9 +11,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.worker_process import (
     CLIENT_FILES,
-    PROCESS_BYTES,
     STORE_FILES,
-    TASK_BYTES,
     TRANSACTION_FILES,
     files_needed,
     memory_needed,
@@ -22,7 +20,6 @@ from samzapy.container.supervision.worker_process import (
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.engines import load_engines
-from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.testing import open_store
 
@@ -77,12 +74,6 @@ def run(tmp_path):
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
 
     return call
-
-
-def test_a_soft_limit_is_raised_to_the_hard_one(run):
-    done = run(64, 4096)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("16 messages")
 
 
 def test_a_limit_that_is_too_low_is_refused_at_once_with_the_numbers(run, tmp_path):
@@ -141,30 +132,11 @@ def test_the_need_of_a_container_is_that_of_its_stores_and_clients():
     )
 
 
-class OneFile(InMemoryStorageEngineFactory):
-    """An engine of a plug-in."""
-
-    persistent = True
-
-
 def planned(tasks, **pairs):
     job = load_job({"job.name": "j", "task.class": "a:B", "task.inputs": "s.in", **LOCAL, **pairs})
     model = ContainerModel("0", tuple(TaskModel(str(n), frozenset(), n) for n in range(tasks)))
     engines = load_engines(job)
     return files_needed(job, model, engines), *memory_needed(job, model, engines)
-
-
-def test_the_engine_of_a_plug_in_is_counted_with_its_lock():
-    factory = {"stores.a.factory": "test_descriptors:OneFile", "stores.a.key.serde": "string"}
-    files, *_ = planned(4, **factory, **{"stores.a.msg.serde": "string"})
-    assert files == (4, 4, 0)
-
-
-def test_a_job_without_stores_needs_its_process_and_its_tasks():
-    _, start, restore, more = planned(4)
-    assert restore == []
-    assert sum(part.size for part in start) == PROCESS_BYTES + 4 * TASK_BYTES
-    assert [part.use for part in more] == ["polled records"]
 
 
 def test_stores_share_the_memory_that_the_keys_of_the_container_bound():

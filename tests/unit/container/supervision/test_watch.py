@@ -8,9 +8,9 @@ from samzapy.container.errors.user_failures import UserCalls, as_returned
 from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.log_lines import CarriedLines
 from samzapy.container.supervision.outage import Outages
-from samzapy.container.supervision.watch import ContainerProcess, ContainerWatch, NoWatch
+from samzapy.container.supervision.watch import ContainerProcess, ContainerWatch
 from samzapy.errors import Unreachable
-from samzapy.job.lease import NO_FACTS, UserFailure
+from samzapy.job.lease import UserFailure
 from samzapy.testing import ManualClock
 
 
@@ -87,20 +87,6 @@ def test_a_call_that_lasts_is_a_stall_with_its_stack_and_is_told_once(watch, clo
         assert [str(stall) for stall in stalls] == ["in window for 90 s"]
 
 
-def test_a_call_that_gets_on_is_none(watch, clock):
-    with Work(watch):
-        watch.facts("running", 3)
-        clock.advance(90)
-        assert watch.facts("running", 4).stalled is None
-
-
-def test_a_container_that_waits_for_messages_is_none(watch, clock):
-    with watch:
-        watch.facts("running", 3)
-        clock.advance(1_000)
-        assert watch.facts("running", 3).stalled is None
-
-
 def test_a_start_that_takes_long_says_where_it_is(watch, clock, stalls):
     with watch:
         watch.facts("starting", 0)
@@ -110,32 +96,12 @@ def test_a_start_that_takes_long_says_where_it_is(watch, clock, stalls):
     assert stalls == []
 
 
-def test_a_stop_is_none(watch, clock):
-    with watch:
-        watch.facts("stopping", 0)
-        clock.advance(1_000)
-        assert watch.facts("stopping", 0).stalled is None
-
-
-def test_without_a_time_no_stall_is_looked_for(lag, clock):
-    watch = ContainerWatch(lag, clock, 0, ContainerProcess())
-    with Work(watch):
-        watch.facts("running", 3)
-        clock.advance(1_000)
-        assert watch.facts("running", 3).stalled is None
-
-
 def test_log_lines_go_with_the_next_report(watch, lines):
     record = logging.getLogger("x").makeRecord("x", logging.INFO, "", 0, "hello", (), None)
     lines.handle(record)
     with watch:
         assert [line.text for line in watch.facts("running", 0).lines] == ["hello"]
         assert watch.facts("running", 0).lines == ()
-
-
-def test_a_container_that_is_not_looked_at_has_no_facts():
-    NoWatch().follow(None)
-    assert NoWatch().facts("running", 0) is NO_FACTS
 
 
 def test_a_failure_that_did_not_end_the_attempt_is_in_one_report(watch):

@@ -2,13 +2,12 @@
 
 import pytest
 
-from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.event_time import StateCheckpointTask, TaskClock, TimedState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.states import FileCheckpointStore
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints, KeptTimes
 from samzapy.errors import RestoreError, TaskFailed
-from samzapy.testing import ManualClock, TaskTestDriver
+from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("m", "in", 0)
 
@@ -57,13 +56,6 @@ def rig(tmp_path):
     return Rig(tmp_path)
 
 
-def test_the_first_start_has_nothing_and_begins_at_the_job_s_clock(rig):
-    assert rig.attempt(committed=False).recover() is None
-    assert rig.attempt().start_ms == 0
-    rig.job_clock = 70
-    assert rig.attempt().start_ms == 70
-
-
 def test_a_task_that_has_committed_must_have_a_state(rig):
     with pytest.raises(RestoreError, match=r"Partition 0: the job has committed and has no state checkpoint"):
         rig.attempt().recover()
@@ -99,12 +91,6 @@ def test_what_no_recovery_needs_any_more_is_removed_once_the_job_s_clock_is_know
     rig.job_clock = 40
     rig.persist(kept, 40)
     assert rig.store.times() == [40]
-
-
-def test_inputs_that_are_reset_take_the_states_with_them(rig):
-    rig.persist(rig.attempt(), 10, 20)
-    assert rig.attempt(reset=True).recover() is None
-    assert rig.store.times() == []
 
 
 def test_the_last_one_stands_for_later_times_until_a_message_is_processed(rig):
@@ -152,54 +138,3 @@ def test_it_is_overdue_an_interval_of_processing_time_after_the_last_one(rig):
     assert kept.overdue
     rig.persist(kept, 0)
     assert not kept.overdue
-
-
-class TotalTask(StreamTask, InitableTask, StateCheckpointTask):
-    """Counts, and sends its count with every checkpoint; `stateless`: it sends, and has no state to keep."""
-
-    stateless = False
-
-    def init(self, context):
-        self.checkpoints = context.task.state_checkpoints
-        found = self.checkpoints.recover()
-        self.count = 0 if found is None else int(found.value)
-        if found is None:
-            self.checkpoints.persist(TimedState(0, b"0"))
-
-    def process(self, envelope, collector, coordinator):
-        self.count += 1
-
-    def take_checkpoint(self, clock, collector):
-        if not self.checkpoints.overdue:
-            return None
-        collector.send(OutgoingMessageEnvelope(SystemStream("kafka", "out"), f"total {self.count}"))
-        return None if self.stateless else TimedState(10, b"%d" % self.count)
-
-
-class TellingTask(TotalTask):
-    stateless = True
-
-
-@pytest.mark.parametrize("task", [TotalTask, TellingTask])
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_the_outputs_of_a_checkpoint_are_committed_before_it_is_kept_also_when_no_message_came(guarantee, task):
-    job = {
-        "job.name": "totals",
-        "task.inputs": "kafka.in",
-        "task.guarantee": guarantee,
-        "task.commit.ms": "50000",
-        "state.checkpoint.interval.ms": "10000",
-        "systems.kafka.samza.factory": "memory",
-        "systems.kafka.samza.msg.serde": "string",
-        "systems.kafka.samza.key.serde": "string",
-    }
-    with TaskTestDriver(task, job) as driver:
-        for number in range(3):
-            driver.send("in", str(number))
-        driver.commit()
-        driver.clock.advance(20)
-        driver.commit()
-        assert driver.committed("out").messages == ["total 3"]
-        driver.crash()
-        driver.restart()
-        assert driver.committed("out").messages == ["total 3"]

@@ -17,7 +17,6 @@ from samzapy import (
 from samzapy.container.tasks.task_class import load_task_class, never_called
 from samzapy.errors import ConfigError
 from samzapy.plugins import path_of
-from samzapy.testing import TaskTestDriver
 
 
 class Base(StreamTask):
@@ -50,32 +49,6 @@ def test_a_method_counts_without_its_interface_if_it_takes_the_same_arguments(in
     assert not issubclass(Base, interface)
 
 
-def test_a_class_of_the_user_is_no_interface():
-    class Mine(Base, InitableTask):
-        def init(self, context):
-            """Nothing."""
-
-    assert not issubclass(task_with(init=lambda self, context: None), Mine)
-
-
-def test_init_window_and_close_of_a_class_without_interfaces_are_called():
-    calls = []
-
-    class Task(Base):
-        def init(self, context):
-            calls.append(f"init {context.task.task_name}")
-
-        def window(self, collector, coordinator):
-            calls.append("window")
-
-        def close(self):
-            calls.append("close")
-
-    with TaskTestDriver(Task, {"task.inputs": "mem.in", "task.window.ms": "1s"}) as driver:
-        driver.advance(1)
-    assert calls == ["init Partition 0", "window", "close"]
-
-
 @pytest.mark.parametrize(
     ("name", "method", "meant"),
     [
@@ -94,32 +67,6 @@ def test_a_near_miss_is_a_warning(name, method, meant):
     assert list(never_called(task_with(**{name: method}))) == [
         f"task.class: Task.{name} is never called; did you mean {meant}?"
     ]
-
-
-def test_an_init_that_cannot_be_called_is_a_warning():
-    assert list(never_called(task_with(init=lambda self: None))) == [
-        "task.class: Task.init is never called: it must take 1 argument beside self"
-    ]
-
-
-@pytest.mark.parametrize(
-    "methods",
-    [
-        {"initialise": lambda self: None},
-        {"initialise": lambda self, context: None, "init": lambda self, context: None},
-        {"init_store": lambda self, context: None},
-        {"close_files": lambda self: None},
-        {"close": lambda self, file: None},
-        {"window": lambda self, start: None},
-        {"_on_window": lambda self, collector, coordinator: None},
-        {"count": lambda self, collector, coordinator: None},
-    ],
-    ids="-".join,
-)
-def test_a_method_of_the_classs_own_is_no_warning(methods):
-    for name, method in methods.items():
-        method.__name__ = name
-    assert list(never_called(task_with(**methods))) == []
 
 
 class Misspelt(StreamTask):
@@ -204,11 +151,3 @@ def test_a_coroutine_that_nothing_awaits_is_refused(name):
     assert refused(task_with(**{name: a_coroutine})) == (
         f"Task must not define {name} as a coroutine function: only a CoroutineTask's is awaited"
     )
-
-
-def test_a_coroutine_of_the_classs_own_is_accepted():
-    async def close(self, file):
-        yield file
-
-    made = task_with(close=close)
-    assert load_task_class(path_of(made)) is made

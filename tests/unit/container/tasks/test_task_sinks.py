@@ -9,11 +9,9 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import CoroutineTask, InitableTask, Sink, StreamTask, SystemStreamPartition
-from samzapy.admin.positions import write_startpoints
 from samzapy.api.system import StreamSpec
 from samzapy.errors import EnvironmentFailure, TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.runner.prepare import prepare
 from samzapy.sinks import SqlSink
 
 SSP = SystemStreamPartition("mem", "in", 0)
@@ -204,35 +202,6 @@ def test_what_a_sink_raises_ends_the_attempt_under_its_name_and_every_sink_is_cl
     assert PlainSink.calls.count(("close",)) == 2
 
 
-def test_values_of_a_sink_that_cannot_be_read_are_left_out_counted_and_logged_once(plain, caplog):
-    keys = {"systems.mem.samza.fetch.threshold": "3", "task.poll.batch.size": "2"}
-    job = plain(PlainSink("bad", broken="metrics"), PlainSink("good", limit=3), **keys)
-    send(job, *range(6))
-    report = job.run()
-    assert ("commit", {SSP: 6}) in PlainSink.calls
-    assert report.metrics["Partition 0"]["sink.good.waiting"] == 0
-    assert report.metrics["metrics"]["source-failures"] > 1
-    assert caplog.text.count("Partition 0: metrics of sink 'bad' failed: OSError: told to") == 1
-
-
-def test_a_sink_that_does_not_close_keeps_no_other_from_closing(plain):
-    job = plain(PlainSink("bad", broken="close"), PlainSink("good"))
-    with pytest.raises(TaskFailed, match="close of sink 'bad' failed"):
-        job.run()
-    assert PlainSink.calls.count(("close",)) >= 2
-
-
-def test_two_sinks_of_a_task_have_two_names(plain):
-    with pytest.raises(TaskFailed, match="Partition 0 has a sink named 'plain' already"):
-        plain(PlainSink(), PlainSink()).run()
-
-
-def test_a_sink_is_registered_in_init_and_not_later(plain):
-    plain().run()
-    with pytest.raises(RuntimeError, match="register_sink is for init"):
-        PlainTask.context.task.register_sink(PlainSink())
-
-
 def test_a_task_without_a_checkpoint_starts_where_its_sink_has_got_to(seen):
     send(seen, *range(5))
     seen.run()
@@ -262,16 +231,6 @@ def test_a_sink_that_was_behind_gets_its_rows_by_a_reset_and_none_twice(seen):
     assert seen.ids() == [0, 1, 2, 3, 4]
 
 
-def test_an_offset_that_init_sets_goes_before_the_sinks_and_rows_are_still_not_repeated(seen, monkeypatch):
-    send(seen, *range(5))
-    seen.run()
-    seen.query("DELETE FROM seen WHERE id >= 4")
-    seen.query("UPDATE samzapy_offsets SET next_offset = 4")
-    monkeypatch.setattr(SeenTask, "start", 1)
-    seen.run()
-    assert seen.ids() == [0, 1, 2, 3, 4]
-
-
 def test_at_most_once_a_sink_may_be_behind_the_checkpoint(seen):
     keys = {"task.guarantee": "at-most-once"}
     send(seen, *range(3))
@@ -283,17 +242,6 @@ def test_at_most_once_a_sink_may_be_behind_the_checkpoint(seen):
     send(seen, 6)
     seen.run(**keys)
     assert seen.ids() == [0, 1, 2, 6]
-
-
-def test_a_startpoint_goes_before_the_sinks_offset(seen):
-    send(seen, *range(5))
-    seen.run()
-    # The job has no checkpoint, but the sink has an offset.
-    seen.admin.delete("__samza_checkpoint_ver_1_for_counting_1")
-    send(seen, *range(5, 8))
-    write_startpoints(seen.config, prepare(seen.config).model, "7", ())
-    seen.run()
-    assert seen.ids() == [0, 1, 2, 3, 4, 7]
 
 
 @pytest.mark.parametrize("records", [3, 8])
@@ -311,26 +259,6 @@ def test_the_rows_of_an_input_that_was_made_anew_are_all_new(seen, caplog, recor
     assert "has no offset of" not in caplog.text
 
 
-def test_an_input_that_was_made_anew_does_not_start_at_the_sinks_offset_without_a_checkpoint(seen):
-    send(seen, *range(5))
-    seen.run()
-    for stream in ("in", "__samza_checkpoint_ver_1_for_counting_1"):
-        seen.admin.delete(stream)
-    seen.admin.create(StreamSpec("in", 1))
-    send(seen, *range(100, 108))
-    seen.run()
-    assert seen.ids() == [*range(5), *range(100, 108)]
-
-
-def test_a_task_that_already_ran_may_get_a_sink(seen):
-    send(seen, *range(3))
-    seen.run()
-    seen.query("DELETE FROM samzapy_offsets")
-    send(seen, 3)
-    seen.run()
-    assert seen.ids() == [0, 1, 2, 3]
-
-
 def test_a_sink_without_an_offset_where_the_checkpoint_has_one_is_said_and_counted(plain, seen, caplog):
     keeps_none = plain(PlainSink())
     for job, lacking in ((keeps_none, 1), (seen, 0)):
@@ -339,14 +267,6 @@ def test_a_sink_without_an_offset_where_the_checkpoint_has_one_is_said_and_count
         assert first.metrics["guarantee"]["sink-offsets-missing"] == 0
         assert again.metrics["guarantee"]["sink-offsets-missing"] == lacking
     assert "counting-1/Partition 0: sink 'plain' has no offset of mem.in[0], the checkpoint has" in caplog.text
-
-
-@pytest.mark.parametrize("task", [MoodyTask, MoodyCoroutineTask])
-def test_a_message_that_is_tried_again_has_its_rows_once(make_seen, task):
-    job = make_seen(task, **{"task.error.process.policy": "retry(3, 0)"})
-    job.send((0, "k", {"id": 1}), (0, "k", {"id": 2, "fails": 2}), (0, "k", {"id": 3}))
-    job.run()
-    assert sorted(job.ids()) == [1, 2, 3, 10, 20, 30]
 
 
 @pytest.mark.parametrize("concurrency", ["1", "3"])

@@ -5,21 +5,18 @@ from collections import Counter
 import pytest
 from jobs.memory_job import OUT, MemoryJob
 
-from samzapy import OutgoingMessageEnvelope, SystemStream
-from samzapy.api.envelope import ID_HEADER, OutputId
+from samzapy import SystemStream
+from samzapy.api.envelope import ID_HEADER
 from samzapy.errors import ConfigError
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators.windows import (
     Count,
-    Early,
-    OnChange,
-    OnClose,
     Tumbling,
     WindowedAggregation,
     WindowedBatchTask,
     WindowedTask,
 )
-from samzapy.testing import ManualClock, TaskTestDriver
+from samzapy.testing import TaskTestDriver
 
 
 class HourlyTask(WindowedTask):
@@ -62,12 +59,6 @@ class LateBatchTask(HourlyBatchTask):
     """The same, by batches."""
 
     aggregation = LateTask.aggregation
-
-
-def twice(result, collector):
-    """An output of the user: two messages a result."""
-    for place in ("one", "other"):
-        collector.send(OutgoingMessageEnvelope(OUT, [place, result.value], key=result.key))
 
 
 class PatientTask(HourlyTask):
@@ -129,78 +120,6 @@ def test_windows_that_may_stay_open_go_on_in_the_next_run(tmp_path):
     job.send((0, "a", {"at": 19}), (0, "a", {"at": 20}))
     job.run()
     assert results(job) == [("a", 0, 1), ("a", 10, 2)]
-
-
-@pytest.mark.parametrize("task", [HourlyTask, HourlyBatchTask])
-def test_a_message_that_fails_and_is_skipped_moves_neither_windows_nor_event_time(tmp_path, task):
-    job = windowed(tmp_path, task, **{"task.error.process.policy": "skip"})
-    job.send((0, "a", {"at": 1}), (0, "a", {"at": 50, "fail": True}), (0, "a", {"at": 3}))
-    job.run()
-    assert results(job) == [("a", 0, 2)]
-
-
-def test_windows_of_an_idle_job_close_as_time_goes_on_and_are_sent_once_after_a_crash():
-    clock = ManualClock()
-
-    class IdleTask(HourlyTask):
-        def aggregation(self, context):
-            return WindowedAggregation(Tumbling("1m"), Count(), OUT, idle="30s")
-
-    IdleTask.clock = clock
-    keys = {"task.window.ms": "1000", "task.guarantee": "exactly-once", "task.commit.ms": "10000"}
-    with TaskTestDriver(IdleTask, DRIVEN, WINDOWS | keys, clock=clock) as driver:
-        for at in (1_000, 59_000, 61_000):
-            driver.send("in", {"at": at}, key="a")
-        driver.advance(20)
-        first = {"key": "a", "start": 0, "end": 60_000, "value": 2, "kind": "final"}
-        assert driver.committed("out").messages == [first]
-        driver.crash(at="commit.4", during=lambda: driver.advance(45))
-        driver.restart()
-        driver.advance(75)
-        assert driver.committed("out").messages == [first, first | {"start": 60_000, "end": 120_000, "value": 1}]
-
-
-def test_early_results_and_idle_partitions_go_by_the_clock_of_the_driver():
-    class EarlyTask(HourlyTask):
-        def aggregation(self, context):
-            return WindowedAggregation(Tumbling("1m"), Count(), OUT, emit=Early("10s"), idle="30s")
-
-    with TaskTestDriver(EarlyTask, DRIVEN, WINDOWS | {"task.window.ms": "1000"}) as driver:
-        driver.send("in", {"at": 1_000}, key="a")
-        driver.advance(9)
-        assert driver.outputs("out") == []
-        driver.advance(2)
-        early = {"key": "a", "start": 0, "end": 60_000, "value": 1, "kind": "early"}
-        assert driver.outputs("out").messages == [early]
-        driver.advance(60)
-        assert driver.outputs("out").messages == [early, early | {"kind": "final"}]
-
-
-def known(outputs):
-    """The outputs by the offset of their input and their number among its outputs."""
-    return {OutputId.of(each.headers)[1:]: (each.key, each.message) for each in outputs}
-
-
-@pytest.mark.parametrize("output", [OUT, twice], ids=["a stream", "a function"])
-@pytest.mark.parametrize("emit", [OnClose(), OnChange()], ids=["on close", "on change"])
-def test_late_messages_and_updates_of_a_batch_have_the_same_ids_in_another_batch(emit, output):
-    class Task(HourlyBatchTask):
-        def aggregation(self, context):
-            return WindowedAggregation(Tumbling(10), Count(), output, late=LATE, emit=emit)
-
-    keys = {"task.window.ms": "1000", "task.guarantee": "effectively-once", "task.commit.ms": "50000"}
-    with TaskTestDriver(Task, DRIVEN, WINDOWS | keys) as driver:
-        driver.send_batch("in", list("abac"), [{"at": at} for at in (50, 1, 51, 2)])
-        late, updates = known(driver.outputs("late")), known(driver.outputs("out"))
-        assert late == {(1, 0): ("b", {"at": 1}), (3, 0): ("c", {"at": 2})}
-        each = 1 if output is OUT else 2
-        assert list(updates) == ([] if emit == OnClose() else [(offset, n) for offset in (0, 2) for n in range(each)])
-        driver.crash(at="commit.4")
-        driver.post("in", {"at": 52}, key="d")
-        driver.restart()
-        assert len(driver.outputs("late")) == 4
-        assert known(driver.outputs("late")) == late
-        assert known(driver.outputs("out")).items() >= updates.items()
 
 
 @pytest.mark.parametrize("task", [LateTask, LateBatchTask])

@@ -1,6 +1,6 @@
-"""One job twice: message by message, and by batch. Both keep the ids of each key in order, and echo every id."""
+"""One job for each executor. All keep the ids of each key in order, and echo every id."""
 
-from samzapy import BatchTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
+from samzapy import BatchTask, CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 
 OUT = SystemStream("sys", "out")
 
@@ -24,16 +24,29 @@ def output_of(message):
     return {"id": message["id"]} | ({"padding": "x" * 2_000_000} if order == "large" else {})
 
 
+def keep(ledger, envelope, collector):
+    """Process one message."""
+    key, message = envelope.key, envelope.message
+    ledger.put(key, [*(ledger.get(key) or []), message["id"]])
+    collector.send(OutgoingMessageEnvelope(OUT, output_of(message), key))
+    if message.get("do") == "fail":
+        raise ValueError("told to")
+
+
 class Ledger(StreamTask, InitableTask):
     def init(self, context):
         self.ledger = context.get_store("ledger")
 
     def process(self, envelope, collector, coordinator):
-        key, message = envelope.key, envelope.message
-        self.ledger.put(key, [*(self.ledger.get(key) or []), message["id"]])
-        collector.send(OutgoingMessageEnvelope(OUT, output_of(message), key))
-        if message.get("do") == "fail":
-            raise ValueError("told to")
+        keep(self.ledger, envelope, collector)
+
+
+class AsyncLedger(CoroutineTask, InitableTask):
+    def init(self, context):
+        self.ledger = context.get_store("ledger")
+
+    async def process(self, envelope, collector, coordinator):
+        keep(self.ledger, envelope, collector)
 
 
 class BatchLedger(BatchTask, InitableTask):
