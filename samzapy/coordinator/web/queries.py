@@ -186,11 +186,7 @@ class StoreQueries(Inspector):
         if text is None:
             raise ConfigError([ConfigProblem("store", store, f"the stores are {', '.join(self.stores)}")])
         data = text.key(key, "key")
-        answer = self._answer(self._question_of(text, data), self._owners.of_key(store, data))
-        if answer.problem is Problem.MOVING:
-            raise RetriableError(f"store '{store}': {answer.message}; ask again")
-        if answer.problem is Problem.REFUSED:
-            raise EnvironmentFailure(answer.message)
+        answer = self._answer(self._question_of(text, data), self._owners.of_key(store, data), {})
         return [_record(text, entry, answer.as_of[entry.partition]) for entry in answer.entries if text.is_alive(entry)]
 
     def message(self, stream: str, partition: str, offset: str) -> Sequence[Record]:
@@ -209,7 +205,9 @@ class StoreQueries(Inspector):
             return self._answered(request, name)
         except BadQuestion as bad:
             return _json(400, {"error": f"store '{name}': {bad}"})
-        except SerdeError as cause:
+        except RetriableError as moving:
+            return _json(503, {"error": str(moving)})
+        except (SerdeError, EnvironmentFailure) as cause:
             return _json(409, {"error": str(cause)})
         except _Failure as failure:
             return _json(failure.status, failure.body)
@@ -234,7 +232,7 @@ class StoreQueries(Inspector):
 
     def _entry(self, text: StoreText, key: bytes, parameters: Mapping[str, str]) -> Response:
         owners = self._of_partition(parameters) or self._owners.of_key(text.name, key)
-        answer = self._checked(text, self._question_of(text, key), owners, parameters)
+        answer = self._answer(self._question_of(text, key), owners, parameters)
         entries = [entry for entry in answer.entries if text.is_alive(entry)]
         as_of = _as_of(answer)
         if not entries:
@@ -251,7 +249,7 @@ class StoreQueries(Inspector):
         owners = self._of_partition(parameters) or self._owners.everyone
         after = _place(parameters["after"]) if "after" in parameters else None
         question = Question(text.name, lower, upper, most, self._limits.most_bytes, after=after)
-        answer = self._checked(text, question, owners, parameters)
+        answer = self._answer(question, owners, parameters)
         body = {
             "store": text.name,
             "entries": [text.shown(entry) for entry in answer.entries if text.is_alive(entry)],
@@ -270,20 +268,12 @@ class StoreQueries(Inspector):
             raise BadQuestion(f"partition: expected one of {', '.join(map(str, sorted(partitions)))}, got {number}")
         return self._owners.of_partition(number)
 
-    def _checked(self, text: StoreText, question: Question, owners: Owners, parameters: Mapping[str, str]) -> Answer:
-        """The answer of the owners. Raises _Failure."""
+    def _answer(self, question: Question, owners: Owners, parameters: Mapping[str, str]) -> Answer:
+        """The merged answer of all owners, `_ASKED` at a time; the entries found so far bound what the next return.
+        Raises RetriableError while an owner moves, EnvironmentFailure if the question is refused."""
         standby = {"true": True, "false": False}.get(parameters.get("standby", "false"))
         if standby is None:
             raise BadQuestion(f"standby: expected true or false, got {parameters['standby']!r}")
-        answer = self._answer(question, owners, standby=standby)
-        if answer.problem is Problem.MOVING:
-            raise _Failure(503, f"store '{text.name}': {answer.message}; ask again")
-        if answer.problem is Problem.REFUSED:
-            raise _Failure(409, answer.message)
-        return answer
-
-    def _answer(self, question: Question, owners: Owners, *, standby: bool = False) -> Answer:
-        """The merged answer of all owners, `_ASKED` at a time; the entries found so far bound what the next return."""
         found, ids = Answer(), list(owners)
         for start in range(0, len(ids), _ASKED):
             bounded = question.within(found)
@@ -293,8 +283,10 @@ class StoreQueries(Inspector):
 
             answers = self._threads.map(answer, ids[start : start + _ASKED])
             found = merged((found, *answers), question.most, question.most_bytes)
-            if found.problem is not None:
-                break
+            if found.problem is Problem.MOVING:
+                raise RetriableError(f"store '{question.store}': {found.message}; ask again")
+            if found.problem is Problem.REFUSED:
+                raise EnvironmentFailure(found.message)
         return found
 
     def _of_container(self, container: str, question: Question, *, standby: bool) -> Answer:

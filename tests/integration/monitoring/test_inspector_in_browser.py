@@ -84,7 +84,7 @@ def running():
     job.close()
 
 
-def test_a_key_is_looked_up_in_the_running_job_with_the_link_that_it_prints(running, look):  # noqa: F811
+def test_a_key_is_looked_up_in_the_running_job_by_its_printed_link(running, look):  # noqa: F811
     running.send(("ann", "1"), ("ann", "2"), ("bob", "3"))
     tab = look(running.page)
     tab.get_by_text("3 messages processed").wait_for()

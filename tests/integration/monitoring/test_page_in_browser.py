@@ -174,7 +174,7 @@ def test_the_page_fits_and_has_no_barriers(served, look, status, width, scheme):
 
 
 @pytest.mark.slow
-def test_the_keyboard_reaches_the_overview_first_and_a_search_narrows_the_tasks(served, look):
+def test_the_keyboard_reaches_the_overview_and_a_search_narrows_tasks(served, look):
     tab = look(served(LARGE).address)
     tab.locator("#tasks tbody tr").first.wait_for()
     tab.keyboard.press("Tab")

@@ -71,7 +71,7 @@ def test_the_series_of_the_tasks_are_served_while_the_container_runs():
         assert client.connect_ex(("127.0.0.1", number)) != 0
 
 
-def test_a_scrape_needs_a_token_that_reads_and_a_question_the_one_that_acts(port):
+def test_a_scrape_needs_a_token_that_reads_a_question_one_that_acts(port):
     served, tokens = port(), Tokens(TOKEN)
     question = pack(Question("counts", None, None, 10, 1_000))
     for path in ("/metrics", "/snapshot"):

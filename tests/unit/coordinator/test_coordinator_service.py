@@ -47,7 +47,7 @@ def ask(service, method, path, *, token=TOKEN, body=None, **headers):
     )
 
 
-def test_a_call_waits_for_a_connection_and_for_its_answer_each_as_long_as_it_may(client, monkeypatch):
+def test_a_call_has_timeouts_for_its_connection_and_its_answer(client, monkeypatch):
     waits = []
     request = urllib3.PoolManager.request
 
@@ -86,7 +86,7 @@ def test_a_container_registers_reports_and_hears_what_to_do(client, coordinator)
     assert lease.report(told) is Directive.ABANDON
 
 
-def test_a_container_with_another_samzapy_than_the_drivers_is_refused_with_both_versions(client, monkeypatch):
+def test_a_container_with_another_samzapy_is_refused_with_both_versions(client, monkeypatch):
     monkeypatch.setattr(calls_module, "VERSION", "99.1")
     with pytest.raises(EnvironmentFailure) as caught:
         client.register("0")
@@ -165,7 +165,7 @@ def test_a_tunnel_to_the_address_may_have_another_port(service, host):
 
 
 @pytest.mark.parametrize("host", ["views.prod.svc", "views.prod.svc:80", "Views.Prod.SVC.:443", "views:7070"])
-def test_requests_come_by_the_names_that_were_given_as_well_and_at_any_port(coordinator, host):
+def test_requests_may_use_the_names_of_the_job_file_at_any_port(coordinator, host):
     service = CoordinatorService(coordinator, TOKEN, Addresses(names=("views", "views.prod.svc")))
     try:
         assert ask(service, "GET", "/status", host=host).status == 200
@@ -177,7 +177,7 @@ def test_requests_come_by_the_names_that_were_given_as_well_and_at_any_port(coor
         service.close()
 
 
-def test_a_service_with_a_name_as_its_address_is_reached_by_the_name_and_by_the_address(coordinator):
+def test_a_service_at_a_name_is_reached_by_name_and_address(coordinator):
     service = CoordinatorService(coordinator, TOKEN, Addresses("LocalHost"))
     try:
         for host in ("localhost:1", "127.0.0.1:1"):
@@ -223,7 +223,7 @@ def test_the_address_that_is_printed_can_only_read(service, coordinator):
     assert not coordinator.stopping
 
 
-def test_views_of_the_runner_are_served_and_those_open_to_all_need_no_token(coordinator):
+def test_views_of_the_runner_that_are_open_to_all_need_no_token(coordinator):
     def view(status):
         return Rendered(f"{status.name}\n".encode(), "text/plain", 503)
 
@@ -274,7 +274,7 @@ def test_a_body_of_the_wrong_shape_is_refused_with_the_fields_name(service):
     assert ask(service, "POST", "/containers/0/heartbeat", body=b"[" * 100_000).status == 400
 
 
-def test_a_bug_in_the_coordinator_is_an_answer_and_the_next_report_is_heard(client, coordinator, monkeypatch):
+def test_a_bug_in_the_coordinator_fails_one_report_and_not_the_next(client, coordinator, monkeypatch):
     lease, _ = client.register("0")
     report = ContainerReport("0", lease.epoch, "running")
     with monkeypatch.context() as broken:
@@ -322,7 +322,7 @@ def test_an_address_of_another_machine_is_an_environment_failure(coordinator):
     )
 
 
-def test_a_status_names_the_tasks_of_partitions_and_the_hosts_of_containers(service, client):
+def test_a_status_names_tasks_of_partitions_and_hosts_of_containers(service, client):
     process = AttemptProcess("machine", 7, 1, place=Place("worker-7"))
     client.register("0", process)
     extras = client.status()["page"]
@@ -330,7 +330,7 @@ def test_a_status_names_the_tasks_of_partitions_and_the_hosts_of_containers(serv
     assert extras["hosts"] == {"0": "worker-7"}
 
 
-def test_an_attempt_does_not_hear_of_a_process_whose_attempt_has_ended_well(client, coordinator):
+def test_a_process_whose_attempt_has_ended_well_is_no_predecessor(client, coordinator):
     first = AttemptProcess("machine", 11, 22, 33)
     lease, _ = client.register("0", first)
     lease.report(ContainerReport("0", lease.epoch, "done"))
@@ -338,7 +338,7 @@ def test_an_attempt_does_not_hear_of_a_process_whose_attempt_has_ended_well(clie
     assert client.register("0")[0].predecessor is None
 
 
-def test_an_attempt_does_not_hear_of_a_process_that_has_registered_another_container_since():
+def test_a_process_that_has_another_container_now_is_no_predecessor():
     coordinator = Coordinator("job", JobSpec(job_model(2), {"job.name": "job"}), 15.0)
     first, second, third = (AttemptProcess("machine", 11, 22, spark_task) for spark_task in (33, 34, 35))
     coordinator.register("0", first)

@@ -227,7 +227,7 @@ def test_a_range_over_all_tasks_comes_in_pages_and_in_order(scene, limit, count)
     assert pages(scene, limit=limit, to="")[0] == []
 
 
-def test_a_store_without_order_is_read_as_a_whole_but_not_by_range_or_prefix(scene):
+def test_a_store_without_order_is_read_whole_but_not_by_range_or_prefix(scene):
     assert pages(scene, "numbers")[0] == [0, 1, 2, 3]
     for parameter in ("from", "to", "prefix"):
         status, found, _ = scene.get("/stores/numbers", **{parameter: "1"})
@@ -265,7 +265,7 @@ def test_a_parameter_that_is_not_utf8_is_refused(scene, query):
     assert (status, found["error"].startswith("store 'counts': parameters: expected UTF-8")) == (400, True)
 
 
-def test_a_path_without_a_plain_slash_before_the_key_is_refused_in_one_line(scene):
+def test_a_path_without_a_plain_slash_before_the_key_is_refused(scene):
     status, body = scene.get("/stores/counts%2Fk")[:2]
     assert (status, "expected /stores/NAME/KEY" in str(body)) == (400, True)
 
@@ -348,7 +348,7 @@ def test_a_page_of_many_containers_is_not_a_page_of_each():
 
     queries = StoreQueries(ask, owners, texts, QueryConfig(most=20), JobInspector(load_job(FLAT)))
     question = Question("counts", None, None, 20, 1_000_000)
-    answer = queries._answer(question, owners.everyone)
+    answer = queries._answer(question, owners.everyone, {})
     assert [each.key for each in answer.entries] == keys[:20]
     assert sum(sent) < 400, "the first containers send a page each, the others what has room in it"
 
@@ -395,7 +395,7 @@ def test_keyed_stores_are_asked_of_one_task(empty):
         made.close()
 
 
-def test_with_tls_containers_and_clients_ask_the_certificate_that_they_know():
+def test_with_tls_containers_and_clients_pin_the_certificate():
     identity = made_for("127.0.0.1", datetime.now(timezone.utc))
     made = Scene(FLAT, Addresses(identity=identity))
     try:

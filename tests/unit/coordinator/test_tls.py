@@ -73,7 +73,7 @@ def test_another_certificate_gets_no_token(service):
         assert client.status()["containers"][0]["attempts"] == 0
 
 
-def test_the_port_of_containers_speaks_tls_only_and_the_one_for_people_not_at_all(service):
+def test_the_port_of_containers_has_tls_and_the_one_for_people_none(service):
     with pytest.raises(urllib3.exceptions.HTTPError):
         urllib3.request("GET", f"http://127.0.0.1:{port_of(service)}/healthz", retries=False, timeout=30)
     assert service.page.startswith("http://127.0.0.1:")

@@ -93,7 +93,7 @@ def test_a_standby_says_how_far_it_is_behind():
     assert stores.answer(QUESTION).lag == 6
 
 
-def test_an_engine_that_refuses_and_an_entry_that_is_too_large_are_refused_in_one_line():
+def test_a_closed_engine_and_a_large_entry_are_refused_in_one_line():
     stores = CommittedStores()
     closed = engine_with({b"a": b"1"}, offset=3)
     closed.close()

@@ -44,7 +44,7 @@ def test_beyond_the_end_of_an_answer_that_is_cut_short_nothing_is_shown():
     assert (places(found), found.more) == ([("a", 0), ("a", 1), ("b", 0)], True)
 
 
-def test_an_answer_that_is_cut_short_at_its_end_still_says_that_more_follow():
+def test_an_answer_that_is_cut_short_at_its_end_says_that_more_follow():
     assert merged([answer(0, "ab", more=True)], 10, MUCH).more
 
 

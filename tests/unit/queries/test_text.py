@@ -134,7 +134,7 @@ def test_ranges_and_prefixes_need_keys_in_order(serde, ordered, prefixes):
             text.prefix(given)
 
 
-def test_expired_entries_are_not_alive_and_the_time_of_the_put_is_not_shown():
+def test_expired_entries_are_not_alive_and_put_times_are_not_shown():
     text = text_of("string", **{"rocksdb.ttl.ms": "60000"})
     now, serde = SYSTEM_CLOCK.wall_ms(), StampedSerde(JsonSerde())
     young, old = (Entry(0, b"k", serde.to_bytes((now - age, 5))) for age in (1_000, 61_000))
