@@ -18,8 +18,8 @@ from samzapy.coordinator.status import JobStatus
 from samzapy.job.model import JobModel
 from samzapy.runner.stopping import StopSwitch
 
-#: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a random one.
-#: Spark redacts variables with such names wherever it shows them.
+#: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a
+#: random one. Spark redacts variables with such names wherever it shows them.
 TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
 
 
@@ -46,8 +46,8 @@ class StartableJob(ABC):
     def announce(self) -> bool:
         """Ask the job's present run, if one may be active, to get ready for a handover; returns whether there is one.
 
-        It goes on until the claim, so the runner first gets everything ready that needs no ownership. Without such a run, the
-        runner claims at once."""
+        It goes on until the claim, so the runner first gets everything ready that needs no ownership. Without such a
+        run, the runner claims at once."""
 
     @abstractmethod
     def claim(self) -> PreparedJob:
@@ -59,14 +59,14 @@ class PreparedJob(StartableJob):
     """A job that this run owns: everything that it needs was checked or created.
 
     - `ends`: the offset at which each partition ends; None for an endless run.
-    - `run_id`, `epoch`: the run as recorded beside the checkpoints, None without a record. The epochs of its attempts are
-      greater than `epoch`.
+    - `run_id`, `epoch`: the run as recorded beside the checkpoints, None without a record. The epochs of its attempts
+      are greater than `epoch`.
     - `guarantee_warnings`: the reasons why its guarantee is weakened.
     - `clocks`: the event-time clocks of earlier runs.
     - `transactions`: False if a system refused the job's transactional ids.
     - `lease_ms`: the time that a lost container may go on writing; 0 if transactions fence it.
-    - `given`: the job file with the patterns of its inputs, if `config` has streams in their place. `refused` are streams that
-      match and that this run does not accept.
+    - `given`: the job file with the patterns of its inputs, if `config` has streams in their place. `refused` are
+      streams that match and that this run does not accept.
     - `safe`: the run before takes the job back if this one fails before it polls its inputs.
     - `inputs`: the input streams as they were at the start.
     """
@@ -105,7 +105,8 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The listeners of a run. `on_page` gets the address of its status page, with the token that reads, if it has a page.
+    """The listeners of a run. `on_page` gets the address of its status page, with the token that reads, if it has a
+    page.
 
     `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
     (`status page: ...`, `container 0 failed: ...`). Any thread may call them, and they must not block. `verbose` shows
@@ -126,9 +127,8 @@ class RunOptions:
 class Restart:
     """What a run that ends because its inputs have changed passes on to the next one, in the same process or call.
 
-    `after`: its id; if another run owns the job by then, the next one gives way. `refused`: streams that match a pattern of
-    the job, and that do not fit it.
-    """
+    `after`: its id; if another run owns the job by then, the next one gives way. `refused`: streams that match a
+    pattern of the job, and that do not fit it."""
 
     after: str | None = None
     refused: frozenset[SystemStream] = frozenset()
@@ -146,8 +146,8 @@ class Restart:
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """A run that ended well: at the ends of its inputs, because its tasks asked for a shutdown, by a stop (`stopped`), or
-    because its inputs have changed and the job has to start again (`restart`)."""
+    """A run that ended well: at the ends of its inputs, because its tasks asked for a shutdown, by a stop (`stopped`),
+    or because its inputs have changed and the job has to start again (`restart`)."""
 
     status: JobStatus
     stopped: bool
@@ -163,7 +163,8 @@ class Runner(ABC):
     """Runs a job to its end."""
 
     def fit(self, config: JobConfig) -> JobConfig:
-        """The job as this runner runs it: for example on the master of a Spark that is there already. Raises ConfigError."""
+        """The job as this runner runs it: for example on the master of a Spark that is there already. Raises
+        ConfigError."""
         return config
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
@@ -175,6 +176,5 @@ class Runner(ABC):
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         """Claim the job, and run it; blocks.
 
-        At SIGTERM, SIGINT and SIGHUP the containers commit and stop; a second SIGTERM or SIGINT ends the process at once, with
-        128 + its number. Raises SamzapyError if the job fails; its `exit_code` is the process's.
-        """
+        At SIGTERM, SIGINT and SIGHUP the containers commit and stop; a second SIGTERM or SIGINT ends the process at
+        once, with 128 + its number. Raises SamzapyError if the job fails; its `exit_code` is the process's."""

@@ -1,10 +1,11 @@
 """Runs what the driver checks from time to time: one table of checks, and one loop.
 
 1. A row of the table has a name, a pace and a check. The row that has been due for the longest time runs next.
-2. Checks that ask the cluster run in a thread of their own, one after another and with one set of clients: a cluster that does
-   not answer holds up neither the status nor anything else that asks nobody.
+2. Checks that ask the cluster run in a thread of their own, one after another and with one set of clients: a cluster
+   that does not answer holds up neither the status nor anything else that asks nobody.
 3. Failures are one line until all checks work again (in an outage, the lines of `Outages`), and the shared clients are
-   closed: the next check connects anew. The gate of the system spaces the requests. The table goes on until it is ended.
+   closed: the next check connects anew. The gate of the system spaces the requests. The table goes on until it is
+   ended.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 PATIENCE_S = 5.0
 #: The same for a check that asks nobody in the cluster; it may wait for Spark.
 _LOCAL_S = 1.0
-#: Seconds after a failure until the next try, for rows with a longer pace: what is unknown is not so for longer than it must be.
+#: Seconds after a failure until the next try, for rows with a longer pace: what is unknown is not so for longer than it
+#: must be.
 _AGAIN_S = 10.0
 
 
@@ -37,8 +39,8 @@ def _nothing() -> None:
 
 @dataclass(eq=False)
 class Row:
-    """A check that runs every `pace_s` seconds, which it may change. It returns whether to go on. `last` is called at the end, in
-    the same thread."""
+    """A check that runs every `pace_s` seconds, which it may change. It returns whether to go on. `last` is called at
+    the end, in the same thread."""
 
     name: str
     pace_s: float
@@ -50,8 +52,8 @@ class Row:
 
 @final
 class Checks:
-    """The table. It runs from the first `add` to `end`; as a context, it ends with it. `records`: the clients of the checks
-    that ask the cluster, for these checks only."""
+    """The table. It runs from the first `add` to `end`; as a context, it ends with it. `records`: the clients of the
+    checks that ask the cluster, for these checks only."""
 
     def __init__(self, records: JobRecords, clock: Clock = SYSTEM_CLOCK, outages: Outages = OUTAGES) -> None:
         """The table closes `records`. `outages`: where failures that are an outage are logged."""
@@ -64,7 +66,8 @@ class Checks:
         (self._asking if asks else self._local).add(row, row.pace_s if first_s is None else first_s)
 
     def end(self, patience_s: float = PATIENCE_S) -> bool:
-        """Stop, and wait for running checks; returns whether those that ask the cluster have ended, so that `records` are free."""
+        """Stop, and wait for running checks; returns whether those that ask the cluster have ended, so that `records`
+        are free."""
         self._local.stop()
         self._asking.stop()
         self._local.join(min(patience_s, _LOCAL_S))

@@ -1,4 +1,5 @@
-"""Runs the driver's side of a job, wherever its containers run: the coordinator, and the rows of the table of checks."""
+"""Runs the driver's side of a job, wherever its containers run: the coordinator, and the rows of the table of
+checks."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def coordinator_of(
     clock: Clock = SYSTEM_CLOCK,
     on_failure: Callable[[str, UserFailure], None] = log_failure,
 ) -> Coordinator:
-    """The coordinator of a prepared job, for the containers of `spec`. `on_failure` gets the failures of the user's code, each of
-    a kind once."""
+    """The coordinator of a prepared job, for the containers of `spec`. `on_failure` gets the failures of the user's
+    code, each of a kind once."""
     config = prepared.config
     return Coordinator(
         config.name,
@@ -65,7 +66,8 @@ def coordinator_of(
 
 
 def log_lines(container_id: str, facts: Facts) -> None:
-    """Log the lines that a container sent, as if they had been logged here. An outage is the same one for all containers."""
+    """Log the lines that a container sent, as if they had been logged here. An outage is the same one for all
+    containers."""
     for line in facts.lines:
         if line.logger == outage.__name__:
             outage.OUTAGES.repeat(f"container {container_id}", line.text)
@@ -84,8 +86,8 @@ def watching(
     on_event: Callable[[str], None] = lambda _: None,
     asked: Callable[[], bool] = lambda: False,
 ) -> Iterator[OwnershipWatch]:
-    """Run the checks of a job as long as the context lasts: its owner, its clock, its inputs and its changelogs. `on_event` gets
-    lines about handovers, inputs and changelogs. `asked`: whether the run was asked to stop."""
+    """Run the checks of a job as long as the context lasts: its owner, its clock, its inputs and its changelogs.
+    `on_event` gets lines about handovers, inputs and changelogs. `asked`: whether the run was asked to stop."""
     config = prepared.config
     checks = Checks(JobRecords.of(config, "checks"))
 
@@ -119,10 +121,9 @@ def watching(
 class ClockKeeper:
     """Writes the coordinator's checkpoint clock to the broker after each change, and at the end of the checks.
 
-    After the loss of its driver, a job starts again at that clock. Tasks get a clock only after it is written, so no later
-    start needs the states that they then remove. For a job without tasks that keep a state of their own, nothing is
-    written. Gearpump calls this `SnapshotStartClock`.
-    """
+    After the loss of its driver, a job starts again at that clock. Tasks get a clock only after it is written, so no
+    later start needs the states that they then remove. For a job without tasks that keep a state of their own, nothing
+    is written. Gearpump calls this `SnapshotStartClock`."""
 
     def __init__(self, checks: Checks, coordinator: Coordinator) -> None:
         """Adds itself to `checks`."""
@@ -155,8 +156,8 @@ def watch_sizes(
     checks: Checks,
     on_event: Callable[[str], None] = logger.warning,
 ) -> None:
-    """Report the sizes of the changelog partitions of each store to the coordinator from now on. `on_event` gets a line for
-    each changelog that has grown."""
+    """Report the sizes of the changelog partitions of each store to the coordinator from now on. `on_event` gets a line
+    for each changelog that has grown."""
     known = {of[0].system_stream: (store, len(of)) for store, of in changelogs.items() if of}
 
     def size(ssps: Sequence[SystemStreamPartition]) -> ChangelogSize:
@@ -178,7 +179,10 @@ def watch_sizes(
 
 def _grown(stream: SystemStream, store: str, before: int, now: int) -> str:
     return (
-        f"changelog {stream} of store '{store}' has grown from {before} to {now} partitions: this run goes on with the first "
-        f"{before}, but no start accepts it, and Kafka takes no partition away. Before the next start copy its entries to a "
-        f"changelog of another name, stores.{store}.changelog (samzapy.dataframe.read_store, then write_store with place_by)"
+        f"changelog {stream} of store '{store}' has grown from {before} to {now} partitions: this run goes on with the "
+        "first "
+        f"{before}, but no start accepts it, and Kafka takes no partition away. Before the next start copy its entries "
+        "to a "
+        f"changelog of another name, stores.{store}.changelog (samzapy.dataframe.read_store, then write_store with "
+        "place_by)"
     )

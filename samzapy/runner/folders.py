@@ -31,8 +31,8 @@ def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]
 
 
 def refusal(path: Path, least: int) -> str | None:
-    """The reason why this process cannot write `least` bytes below `path`, or the nearest folder above it that exists; None if
-    it can."""
+    """The reason why this process cannot write `least` bytes below `path`, or the nearest folder above it that exists;
+    None if it can."""
     place = path
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent

@@ -18,16 +18,18 @@ Both write records next to the job's checkpoints:
 
 Ownership changes at step 7, with every fence, whether or not the earlier steps succeeded:
 
-1. A previous run that does not answer, or does not end in time, is fenced there. Its work since the last commit is repeated.
+1. A previous run that does not answer, or does not end in time, is fenced there. Its work since the last commit is
+   repeated.
 2. If the new run dies between 1 and 4, the previous run just goes on.
-3. If the new run dies between 4 and 7, the job has no run. The previous run then ends with a failure, so that its supervisor
-   starts it again.
-4. A second new run overwrites the request of the first. The previous run follows the newest request; of the two new runs, the
-   one that takes over last owns the job.
-5. With `safe`, a new run that fails before 10 gives the job back: the previous run starts again, with the code that it had.
-   The job has no run in between, since both versions cannot have the local stores and the transactions at the same time.
-6. A run that ends to start again for changed inputs has let go: its process then finds the new owner, and ends. If it owns the
-   job again before step 7, the new run asks it again.
+3. If the new run dies between 4 and 7, the job has no run. The previous run then ends with a failure, so that its
+   supervisor starts it again.
+4. A second new run overwrites the request of the first. The previous run follows the newest request; of the two new
+   runs, the one that takes over last owns the job.
+5. With `safe`, a new run that fails before 10 gives the job back: the previous run starts again, with the code that it
+   had. The job has no run in between, since both versions cannot have the local stores and the transactions at the same
+   time.
+6. A run that ends to start again for changed inputs has let go: its process then finds the new owner, and ends. If it
+   owns the job again before step 7, the new run asks it again.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ logger = logging.getLogger(__name__)
 ANSWER_S = 3.0
 #: Seconds between two checks for an answer.
 _ANSWER_PACE_S = 0.03
-#: Most seconds between two checks of the owner, and seconds during a handover; most checks at that pace if no handover follows.
+#: Most seconds between two checks of the owner, and seconds during a handover; most checks at that pace if no handover
+#: follows.
 _OWNER_PACE_S, _HANDOVER_PACE_S, _MOST_HURRIED = 1.0, 0.1, 600
 #: Seconds that a run, once it has let go of its job, waits for the new run to take it over.
 _CLAIMED_S = 20.0
@@ -166,13 +169,14 @@ class Handover:
 
 @final
 class OwnershipWatch:
-    """A context that checks the job's owner, and requests to drain or to hand the job over. At its end it ends all `checks`.
+    """A context that checks the job's owner, and requests to drain or to hand the job over. At its end it ends all
+    `checks`.
 
-    1. A newer run owns the job: the coordinator abandons the run. With transactions a container that is fenced finds out
-       earlier; without them, and for a container that has nothing to do, there is only this check.
+    1. A newer run owns the job: the coordinator abandons the run. With transactions a container that is fenced finds
+       out earlier; without them, and for a container that has nothing to do, there is only this check.
     2. The run was asked to drain: the coordinator has the containers drain.
-    3. A new run asks for the job: this run is the previous one. If the context is left without an exception, every container
-       has ended.
+    3. A new run asks for the job: this run is the previous one. If the context is left without an exception, every
+       container has ended.
     """
 
     def __init__(
@@ -186,8 +190,9 @@ class OwnershipWatch:
         restart: Callable[[], Restart | None] = lambda: None,
         has_drained: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`ownership` has the records of `checks`. `restart` returns at the end whether, and how, the process is to start the
-        job again, `has_drained` whether the tasks have drained. Without a record of its owner a job is not watched."""
+        """`ownership` has the records of `checks`. `restart` returns at the end whether, and how, the process is to
+        start the job again, `has_drained` whether the tasks have drained. Without a record of its owner a job is not
+        watched."""
         self._ownership = ownership
         self._coordinator = coordinator
         self._on_event = on_event
@@ -198,7 +203,8 @@ class OwnershipWatch:
         self._pace_s = min(lease_ms / 3000, _OWNER_PACE_S)
         self._row = Row("ownership", self._pace_s, self._owned)
         self.checks = checks
-        #: How the process is to start the job again, as noted with the end of this run; None if it is not. Valid after the context.
+        #: How the process is to start the job again, as noted with the end of this run; None if it is not. Valid after
+        #: the context.
         self.restart: Restart | None = None
 
     @property
@@ -309,7 +315,8 @@ def _await_poll(ownership: Ownership, by: JobRun, pause: threading.Event) -> Non
             polled = False
     if not polled:
         raise HandoverFailed(
-            f"the new run of job '{ownership.job_name}' has failed before it read its inputs, so the job has to start again"
+            f"the new run of job '{ownership.job_name}' has failed before it read its inputs, so the job has to start "
+            "again"
         )
 
 

@@ -6,18 +6,18 @@
     a stream was deleted, and       the run fails                  the run fails
     created again under its name
 
-The positions of a job mean nothing in a stream that was created again, and its containers may skip records there without
-an error. The job starts again like this:
+The positions of a job mean nothing in a stream that was created again, and its containers may skip records there
+without an error. The job starts again like this:
 
 1  the driver lists and describes the streams, one request per system, at this interval
 2  a change that the job can follow: the driver reports it, and every container commits and stops
 3  the run notes that its process starts the job again, and ends
-4  a command executes itself anew, a program's call starts the job from the beginning: it claims the job, unless another run
-   owns it meanwhile (`Restart`), and the containers start from their commits; a new input begins at its oldest record
+4  a command executes itself anew, a program's call starts the job from the beginning: it claims the job, unless another
+   run owns it meanwhile (`Restart`), and the containers start from their commits; a new input begins at its oldest
+   record
 
-A change that the job cannot follow is announced once, and the job goes on without it. If the process dies anywhere between,
-the next start finds the change as well.
-"""
+A change that the job cannot follow is announced once, and the job goes on without it. If the process dies anywhere
+between, the next start finds the change as well."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def await_inputs(config: JobConfig, on_event: Callable[[str], None], stopped: Ca
 
 @final
 class InputsWatch:
-    """A context with a row of the checks: the inputs of the job. It ends after the checks, and raises EnvironmentFailure at
-    its end if an input was created again, unless there is an exception already."""
+    """A context with a row of the checks: the inputs of the job. It ends after the checks, and raises
+    EnvironmentFailure at its end if an input was created again, unless there is an exception already."""
 
     def __init__(
         self,
@@ -136,7 +136,8 @@ class InputsWatch:
             before = self._known[stream]
             if now is not None and now.stream_id != before.stream_id:
                 self._replaced = (
-                    f"{stream}: it was deleted and created again while the job ran (id {before.stream_id}, now {now.stream_id}), "
+                    f"{stream}: it was deleted and created again while the job ran (id {before.stream_id}, now "
+                    f"{now.stream_id}), "
                     "so the positions of the job mean nothing in it: the job stops; the next start says how to go on"
                 )
                 self._coordinator.stop()
@@ -145,8 +146,8 @@ class InputsWatch:
         return False
 
     def _grown(self, described: Mapping[SystemStream, StreamDescription | None]) -> list[str]:
-        """The streams with new partitions that the job follows, as words; reports the others. A container notices by itself
-        that its stream is gone."""
+        """The streams with new partitions that the job follows, as words; reports the others. A container notices by
+        itself that its stream is gone."""
         counts = {stream: (now or self._known[stream]).partitions for stream, now in described.items()}
         changes = []
         for stream, now in described.items():

@@ -57,8 +57,8 @@ def launch_once(
     restart: Restart = Restart(),  # noqa: B008  # frozen
 ) -> JobOutcome:
     """Check the surroundings of a job, claim it and run it; blocks. `shown` is entered after the checks. `unfit`: the
-    warnings of `checked`; they and the job's go to `options.on_event`. `restart`: from the outcome of the run before, if the job
-    starts again. If another run has taken the job over meanwhile, this one ends well.
+    warnings of `checked`; they and the job's go to `options.on_event`. `restart`: from the outcome of the run before,
+    if the job starts again. If another run has taken the job over meanwhile, this one ends well.
 
     Raises ConfigError, EnvironmentFailure, and the errors of the run.
     """
@@ -104,7 +104,8 @@ def _without_containers(config: JobConfig) -> JobOutcome:
 
 
 def _awaited(config: JobConfig, options: RunOptions, *, until_end: bool) -> tuple[bool, bool]:
-    """Wait for the first input, if the job has to; returns whether it has waited, and whether a stop has ended the wait."""
+    """Wait for the first input, if the job has to; returns whether it has waited, and whether a stop has ended the
+    wait."""
     if until_end or config.task.refresh_ms is None:
         return False, False
     with StopSignals() as signals:

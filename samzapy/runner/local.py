@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -38,15 +38,6 @@ _LOOPBACK = "127.0.0.1"
 STATUS_PACE_S = 0.25
 
 
-@contextmanager
-def _last_status(coordinator: Coordinator, listener: Callable[[JobStatus], object]) -> Iterator[None]:
-    """A context at whose end the listener gets the last status."""
-    try:
-        yield
-    finally:
-        listener(coordinator.status())
-
-
 class _Listener:
     """Passes the status on, and reports the first signal or request to stop."""
 
@@ -65,8 +56,8 @@ class _Listener:
 
 
 class _Counted:
-    """A container with its failures noted at the coordinator, as the containers on Spark note theirs: for the page, the metrics
-    and the last status."""
+    """A container with its failures noted at the coordinator, as the containers on Spark note theirs: for the page, the
+    metrics and the last status."""
 
     def __init__(self, container: RestartingContainer, coordinator: Coordinator, id_: str, lease: LocalLease) -> None:
         self._container = container
@@ -97,15 +88,15 @@ def _logged_already(container_id: str, failure: UserFailure) -> None:
 class LocalRunner(Runner):
     """Runs the job in one container, for any `job.container.count`: one process runs Python on one core only.
 
-    After a transient failure, such as a broker that does not answer, it restarts from the last commit, up to the same limit
-    as on Spark. It raises any other failure at once.
-    """
+    After a transient failure, such as a broker that does not answer, it restarts from the last commit, up to the same
+    limit as on Spark. It raises any other failure at once."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
-        """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the job."""
+        """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the
+        job."""
         job.announce()
         with StopSignals() as signals:
             outcome = self._supervised(job.claim(), options, signals)
@@ -135,13 +126,12 @@ class LocalRunner(Runner):
         restarts = self._restarts(prepared, coordinator, ownership, options, token)
         signals.calls(restarts.stop)
         listener = _Listener(options, signals)
-        with (
-            options.stop.stops(restarts.stop),
-            _last_status(coordinator, listener),
-            closing(ownership),
-            _page(config, coordinator, options, token) as close_page,
-            watching(prepared, coordinator, options.on_event, asked) as watch,
-        ):
+        with ExitStack() as stack:
+            stack.enter_context(options.stop.stops(restarts.stop))
+            stack.callback(lambda: listener(coordinator.status()))
+            stack.callback(ownership.close)
+            close_page = stack.enter_context(_page(config, coordinator, options, token))
+            watch = stack.enter_context(watching(prepared, coordinator, options.on_event, asked))
             watch.checks.add(Row("status", STATUS_PACE_S, lambda: listener(coordinator.status())), asks=False)
             try:
                 restarts.run()
@@ -218,8 +208,8 @@ def _port(config: JobConfig, options: RunOptions, token: str) -> ServePort:
 
 @contextmanager
 def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions, token: str) -> Iterator[Callable[[], None]]:
-    """Serve the status page on this machine, if the job file names a port for it or turns queries on. Yields a function that
-    closes it earlier."""
+    """Serve the status page on this machine, if the job file names a port for it or turns queries on. Yields a function
+    that closes it earlier."""
     if not _is_served(config):
         yield lambda: None
         return
@@ -245,8 +235,8 @@ def runner_of(name: str, session: object = None) -> Runner:
     """`spark` or `local`. `session`: the SparkSession or SparkContext to run on; None for the session of this process
     or of its `spark-submit`, and without one a new Spark.
 
-    Raises EnvironmentFailure without pyspark, ConfigError for a session that cannot run jobs, ValueError for other names.
-    """
+    Raises EnvironmentFailure without pyspark, ConfigError for a session that cannot run jobs, ValueError for other
+    names."""
     if name == "local":
         return LocalRunner()
     if name != "spark":

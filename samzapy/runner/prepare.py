@@ -1,8 +1,7 @@
 """Checks and sets up a job before any container runs; creates nothing before everything is checked.
 
-`preparing` stops before the first step that needs ownership, so that the previous run goes on while a runner gets ready to
-claim the job.
-"""
+`preparing` stops before the first step that needs ownership, so that the previous run goes on while a runner gets ready
+to claim the job."""
 
 from __future__ import annotations
 
@@ -68,9 +67,9 @@ from samzapy.system.clients import KnownStreams, SystemClients, load_factory
 
 @dataclass(frozen=True)
 class Occasion:
-    """The circumstances of a run's start. `run`: its record. `awaited`: the job has waited for its first input, which it
-    reads from the oldest record. `safe`: the previous run takes the job back if this one fails before it polls its inputs.
-    `restart`: from the run of this process that has ended because the inputs have changed."""
+    """The circumstances of a run's start. `run`: its record. `awaited`: the job has waited for its first input, which
+    it reads from the oldest record. `safe`: the previous run takes the job back if this one fails before it polls its
+    inputs. `restart`: from the run of this process that has ended because the inputs have changed."""
 
     run: JobRun
     until_end: bool = False
@@ -88,16 +87,16 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     2  check that every input exists, including the inputs of stores and the stream of dead letters; count the
        partitions
     3  if the job's checkpoints exist already, take the job over, as described in `take_over`
-    4  refuse inputs that earlier runs have read under other names; build the model: tasks keep their changelog partitions, and
-       with state they get the inputs' new partitions; check that the existing changelogs are compacted, have a partition for
-       each task, hold no records of another job, and are not the old ones of copied stores
+    4  refuse inputs that earlier runs have read under other names; build the model: tasks keep their changelog
+       partitions, and with state they get the inputs' new partitions; check that the existing changelogs are compacted,
+       have a partition for each task, hold no records of another job, and are not the old ones of copied stores
     5  create the checkpoint topic (or folder), if there is none, and take the job over
     6  create the missing changelogs and the streams of metrics
     7  read the present ends of the inputs, with `until_end` and for `bounded` streams
     8  list the warnings about the guarantee, including warnings about copies of changelogs and checkpoints
 
-    Inputs with different partition counts cause a warning (Samza's rule: one task for each partition number of the largest),
-    and for a CopartitionedTask, which would miss matches, an error. Raises ConfigError, EnvironmentFailure.
+    Inputs with different partition counts cause a warning (Samza's rule: one task for each partition number of the
+    largest), and for a CopartitionedTask, which would miss matches, an error. Raises ConfigError, EnvironmentFailure.
     """
     with _checked(config, Occasion(this_run(), until_end)) as job:
         return job.claim()
@@ -112,8 +111,8 @@ def preparing(
     safe: bool = False,
     restart: Restart = Restart(),  # noqa: B008  # frozen
 ) -> Iterator[StartableJob]:
-    """Do steps 0 to 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go. The keywords: see
-    `Occasion`."""
+    """Do steps 0 to 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go. The keywords:
+    see `Occasion`."""
     arm_from_environment(os.environ)
     with _checked(config, Occasion(this_run(), until_end, awaited, safe, restart)) as job:
         yield job
@@ -162,8 +161,8 @@ class _CheckedJob(StartableJob):
         counts: Mapping[SystemStream, int],
         occasion: Occasion,
     ) -> None:
-        """`config`: the job file `given`, with streams in place of its patterns, and without idle standbys. `streams`: as they
-        were at the first check."""
+        """`config`: the job file `given`, with streams in place of its patterns, and without idle standbys. `streams`:
+        as they were at the first check."""
         self.config = config
         self.model = plan(config, counts)
         self._given = given
@@ -273,8 +272,8 @@ class _CheckedJob(StartableJob):
         return _Planned(plan(config, counts, previous, inputs), inputs, before, previous)
 
     def _check_state(self, model: JobModel) -> tuple[KeptClocks, set[SystemStream]]:
-        """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs fit
-        the stores and hold no records of another job."""
+        """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs
+        fit the stores and hold no records of another job."""
         config, checkpoints = self.config, self._checkpoints
         refuse_copied(checkpoints, config.stores)
         committed = checkpoints.read(task.name for task in model.tasks)
@@ -318,7 +317,8 @@ class _CheckedJob(StartableJob):
 
 @dataclass(frozen=True)
 class _Planned:
-    """The model of the job and its inputs; the inputs and the changelog partitions as earlier runs have recorded them."""
+    """The model of the job and its inputs; the inputs and the changelog partitions as earlier runs have recorded
+    them."""
 
     model: JobModel
     inputs: Mapping[SystemStream, InputPartitions]

@@ -1,8 +1,8 @@
 """Restarts the container of a local run after a transient failure, such as a broker that does not answer.
 
-The container itself outlasts an outage and restarts at once, for some seconds (`RestartingContainer`). This module handles
-failures that last longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.max.ms`.
-"""
+The container itself outlasts an outage and restarts at once, for some seconds (`RestartingContainer`). This module
+handles failures that last longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`,
+`job.spark.resubmit.backoff.max.ms`."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ _FIRST_S = 1.0
 class Backoff:
     """No delay, and then delays that double from `first_s` to `longest_s`, at most `limit` in a row.
 
-    A run of ten times the longest delay resets the count. Progress does not reset it: if one partition has a message that
-    cannot be processed, the other partitions still advance with every attempt.
-    """
+    A run of ten times the longest delay resets the count. Progress does not reset it: if one partition has a message
+    that cannot be processed, the other partitions still advance with every attempt."""
 
     def __init__(self, limit: int, first_s: float, longest_s: float) -> None:
         self.limit = limit
@@ -50,7 +49,8 @@ class Backoff:
         self.failures = 0
 
     def after(self, lasted_s: float, *, outage: bool = False) -> float | None:
-        """Seconds to wait after a run that failed after `lasted_s` seconds; None to give up. An `outage` is not counted."""
+        """Seconds to wait after a run that failed after `lasted_s` seconds; None to give up. An `outage` is not
+        counted."""
         if outage:
             return self._longest_s
         if lasted_s >= SOUND * self._longest_s:
@@ -82,7 +82,8 @@ class Startable(Protocol):
 
 
 class Restarts:
-    """Runs containers made by `build`, one after the other, until one ends well. Signal handlers and threads may call `stop`."""
+    """Runs containers made by `build`, one after the other, until one ends well. Signal handlers and threads may call
+    `stop`."""
 
     def __init__(
         self,
@@ -94,9 +95,9 @@ class Restarts:
         wait: Callable[[float], object] | None = None,
         has_run: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`on_failure` gets each failure that is followed by a restart, and a phrase about the restart. `may_restart` returns
-        whether this run still owns the job. `wait` sleeps between two starts, and returns early after a stop. Once a
-        container `has_run`, outages are outlasted: its systems were reached."""
+        """`on_failure` gets each failure that is followed by a restart, and a phrase about the restart. `may_restart`
+        returns whether this run still owns the job. `wait` sleeps between two starts, and returns early after a stop.
+        Once a container `has_run`, outages are outlasted: its systems were reached."""
         self._build = build
         self._backoff = backoff
         self._clock = clock
@@ -114,7 +115,8 @@ class Restarts:
             self._current.stop()
 
     def run(self) -> None:
-        """Run to the end, or to a stop. Raises the container's errors, and JobFailed after too many failed starts in a row."""
+        """Run to the end, or to a stop. Raises the container's errors, and JobFailed after too many failed starts in a
+        row."""
         while not self._stopped.is_set():
             container = self._current = self._build()
             if self._stopped.is_set():

@@ -1,11 +1,12 @@
 """Serves a run's coordinator to people and tools, on either runner, with the views for metrics and probes.
 
-`/metrics` and the probes show the same status as the page. A probe has no token, so it gets one phrase; the page says more.
+`/metrics` and the probes show the same status as the page. A probe has no token, so it gets one phrase; the page says
+more.
 
-/healthz   200 while the run goes on. A container that waits for a slot, or is being restarted, does not make a job dead: ending
-           the driver would not help it.
-/readyz    200 while every container processes messages: it holds its lease, has started, restored and initialised, and knows how
-           far it is behind. A container at the end of its inputs is ready, too. 503 once the job has to stop.
+/healthz   200 while the run goes on. A container that waits for a slot, or is being restarted, does not make a job
+           dead: ending the driver would not help it.
+/readyz    200 while every container processes messages: it holds its lease, has started, restored and initialised, and
+           knows how far it is behind. A container at the end of its inputs is ready, too. 503 once the job has to stop.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ PROBES = ("/healthz", "/readyz")
 
 
 def coordinator_identity(tls: TlsConfig, host: str, clock: Clock, *, remote: bool) -> Identity | None:
-    """The certificate for a run's coordinator at `host`: the job file's, else a new one; None without TLS. `remote`: the
-    containers are on other machines. Raises ConfigError."""
+    """The certificate for a run's coordinator at `host`: the job file's, else a new one; None without TLS. `remote`:
+    the containers are on other machines. Raises ConfigError."""
     if not (remote if tls.enabled is None else tls.enabled):
         return None
     if tls.certificate is None or tls.private_key is None:

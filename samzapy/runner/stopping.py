@@ -63,11 +63,11 @@ class StopSignals:
     """A context in which the first signal calls `stop`; any further one calls `abort` and ends the process with 128 +
     its number.
 
-    SIGHUP says that the terminal is gone: shell and kernel both send it, so it stops the job and never ends the process. Under
-    `nohup` it is ignored.
+    SIGHUP says that the terminal is gone: shell and kernel both send it, so it stops the job and never ends the
+    process. Under `nohup` it is ignored.
 
-    A runner enters it before it claims the job, and says with `calls` how the job is stopped once it can be. A signal in
-    between is kept until then: a run that has claimed its job stops in order, and gives the job back.
+    A runner enters it before it claims the job, and says with `calls` how the job is stopped once it can be. A signal
+    in between is kept until then: a run that has claimed its job stops in order, and gives the job back.
 
     Outside the main thread it does nothing: then the surrounding program handles signals. A handler that was not
     installed from Python, as in a server that embeds Python, stays in place: Python could not restore it.

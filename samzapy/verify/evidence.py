@@ -32,7 +32,7 @@ class LocalStore(NamedTuple):
     as_of: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """Everything about one finished run.
 

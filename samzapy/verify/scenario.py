@@ -214,7 +214,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Row:
-    """The end of a scenario. `recoveries_s`: the seconds after each fault that was waited for. `gave_up`: why the job ended by itself.
+    """The end of a scenario. `recoveries_s`: the seconds after each fault that was waited for. `gave_up`: why the job
+    ended by itself.
 
     The streams of a `job` that broke its promise are kept; their names begin with the job's.
     """

@@ -32,7 +32,8 @@ class Kind(Enum):
     ZOMBIE = "zombie"
     """SIGSTOP to a worker until its lease is over, and SIGCONT."""
     OVERLAP = "overlap"
-    """A second run with other containers while the first goes on, or is stopped by SIGSTOP until the second is at work."""
+    """A second run with other containers while the first goes on, or is stopped by SIGSTOP until the second is at
+    work."""
     UPGRADE = "upgrade"
     """A second run, of a new version of the job, takes over from the first one, which commits and lets go."""
     FOREIGN_WRITER = "foreign-writer"

@@ -73,7 +73,8 @@ class Feeder:
         an event, which says nothing about the job."""
         if isinstance(self._failure, ProducerError):
             raise EnvironmentFailure(
-                f"the events could not be written to {self._stream}, so nothing about the job is proven: {self._failure}"
+                f"the events could not be written to {self._stream}, so nothing about the job is proven: "
+                f"{self._failure}"
             ) from self._failure
         if self._failure is not None:
             raise self._failure

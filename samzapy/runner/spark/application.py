@@ -192,7 +192,8 @@ class SparkApplication:
             )
 
     def end_task(self, task_id: int, reason: str) -> None:
-        """Make Spark kill the Python worker of one task attempt and retry the task; Spark does not count this as a failure.
+        """Make Spark kill the Python worker of one task attempt and retry the task; Spark does not count this as a
+        failure.
 
         Spark itself gives up an executor that does not answer, after `spark.network.timeout`.
         """
@@ -228,21 +229,22 @@ class SparkApplication:
         return f"; the last executor {self._jvm.executor_end}" if self._jvm.executor_end else ""
 
     def check_executors(self, *, had_some: bool) -> None:
-        """Raise EnvironmentFailure if a standalone master leaves the application without executors for good. `had_some`:
-        containers have run on some.
+        """Raise EnvironmentFailure if a standalone master leaves the application without executors for good.
+        `had_some`: containers have run on some.
 
         Such a master knows only the applications that have registered since its start, unless it keeps its state
-        (`spark.deploy.recoveryMode`). Its workers end the executors of all others, and Spark's driver waits for ever. It
-        also waits for ever for executors that end while they start.
-        """
+        (`spark.deploy.recoveryMode`). Its workers end the executors of all others, and Spark's driver waits for ever.
+        It also waits for ever for executors that end while they start."""
         try:
             gone = self._address.startswith("spark://") and not self.executor_ids()
         except (Py4JError, OSError):
             return
         if gone and (had_some or self._jvm.executor_end):
             raise EnvironmentFailure(
-                f"{self._address} leaves the application without executors{self._last_executor()}: its workers are gone or "
-                "cannot start any, or it has restarted without its state (spark.deploy.recoveryMode=FILESYSTEM keeps it); "
+                f"{self._address} leaves the application without executors{self._last_executor()}: its workers are "
+                "gone or "
+                "cannot start any, or it has restarted without its state (spark.deploy.recoveryMode=FILESYSTEM keeps "
+                "it); "
                 "start the job again, and it resumes from its last commit"
             )
 
@@ -256,8 +258,8 @@ class SparkApplication:
         self._wait(lambda: set(hosts) <= {place.host for place in self.executors()})
 
     def warm(self, containers: int) -> None:
-        """Make the executors start the daemon of their Python workers, and a worker for each container, which ends at once.
-        Raises Spark's own errors."""
+        """Make the executors start the daemon of their Python workers, and a worker for each container, which ends at
+        once. Raises Spark's own errors."""
         self._wait(lambda: len(self.executors()) >= self._executors)
         self.context.parallelize(range(containers), containers).foreachPartition(warm_up)
 

@@ -44,8 +44,8 @@ _OLDER_SAMZAPY = re.compile(rf"Can't get attribute '{run_task.__name__}' on <mod
 
 
 class SparkJob:
-    """An attempt of a slot: a Spark job with one task. Starts at once; its thread calls `ended` after Spark has ended the job,
-    well or not."""
+    """An attempt of a slot: a Spark job with one task. Starts at once; its thread calls `ended` after Spark has ended
+    the job, well or not."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class SparkJob:
         locations: Sequence[str],
         ended: Callable[[], None],
     ) -> None:
-        """`work`: the pickled address of the coordinator, and the user's code. `locations`: where the container should run if
-        there is room, as Spark names hosts and executors."""
+        """`work`: the pickled address of the coordinator, and the user's code. `locations`: where the container should
+        run if there is room, as Spark names hosts and executors."""
         self._spark = spark
         self._work = partial(run_task, VERSION, work)
         self._id = container_id
@@ -81,8 +81,8 @@ class SparkJob:
             logger.info("Spark did not cancel the job of container %s: %s", self._id, one_line(cause))
 
     def error(self) -> str | None:
-        """The reason why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for problems that a
-        retry cannot solve."""
+        """The reason why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for problems
+        that a retry cannot solve."""
         self._thread.join()
         if self._error is None:
             return None
@@ -94,7 +94,8 @@ class SparkJob:
         if missing is not None:
             raise EnvironmentFailure(
                 f"the executors' Python has no {missing[1]}: install samzapy there, or name another Python "
-                "(job.spark.conf.spark.pyspark.python; with a session of your own PYSPARK_PYTHON, set before it is made)"
+                "(job.spark.conf.spark.pyspark.python; with a session of your own PYSPARK_PYTHON, set before it is "
+                "made)"
             ) from self._error
         if _OLDER_SAMZAPY.search(message):
             raise EnvironmentFailure(

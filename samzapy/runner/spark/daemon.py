@@ -1,7 +1,7 @@
 """Forks an executor's Python workers: Spark's own daemon, with the modules of containers imported before the fork.
 
-Without it, each attempt spends about a second on imports. Spark's own daemon imports nothing: a thread that an import has
-started does not exist in the forked worker, and its locks stay locked there (pandas and pyarrow start threads). So:
+Without it, each attempt spends about a second on imports. Spark's own daemon imports nothing: a thread that an import
+has started does not exist in the forked worker, and its locks stay locked there (pandas and pyarrow start threads). So:
 
 1. This daemon imports only modules of samzapy, Spark's worker and their libraries, and opens nothing.
 2. If there is a second thread after the imports, Spark's own daemon runs instead.
@@ -47,7 +47,8 @@ def main() -> None:
     """Take the place of Spark's daemon, which has the same command line."""
     preload()
     if not may_fork():
-        os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])  # noqa: S606  # as Spark starts it
+        command = [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]]
+        os.execv(command[0], command)  # noqa: S606  # as Spark starts it
     # These objects stay for good: a collection in a worker would only copy their pages.
     gc.freeze()
     import_module("pyspark.daemon").manager()

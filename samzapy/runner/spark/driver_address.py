@@ -2,10 +2,9 @@
 
 A machine name that resolves to the loopback address is useless to other machines. Then the route decides: the master's
 side can answer the address from which this machine reaches the master. `yarn` names no host, but the settings of YARN's
-clients do, which Spark needs anyway: a `yarn-site.xml` in the folder `HADOOP_CONF_DIR` or `YARN_CONF_DIR`; in YARN's cluster
-mode the submitting machine's, in the working directory. Settings `spark.hadoop.*` take precedence over all files. Settings may
-also come from `spark-defaults.conf`.
-"""
+clients do, which Spark needs anyway: a `yarn-site.xml` in the folder `HADOOP_CONF_DIR` or `YARN_CONF_DIR`; in YARN's
+cluster mode the submitting machine's, in the working directory. Settings `spark.hadoop.*` take precedence over all
+files. Settings may also come from `spark-defaults.conf`."""
 
 from __future__ import annotations
 
@@ -123,14 +122,15 @@ _MOST_REFERENCES = 20
 
 
 def check_yarn(environ: Mapping[str, str]) -> None:
-    """Raise EnvironmentFailure if Spark would not find the settings: without the variables it refuses to start, and without the file it
-    asks this machine for a ResourceManager, again and again."""
+    """Raise EnvironmentFailure if Spark would not find the settings: without the variables it refuses to start, and
+    without the file it asks this machine for a ResourceManager, again and again."""
     if any(environ.get(name) for name in _OWN_SPARK):
         return
     given = {name: environ[name] for name in _VARIABLES if environ.get(name)}
     if not given:
         raise EnvironmentFailure(
-            f"Spark finds YARN by {' or '.join(_VARIABLES)}, and neither is set: set one to the folder of the cluster's {_SITE}"
+            f"Spark finds YARN by {' or '.join(_VARIABLES)}, and neither is set: set one to the folder of the "
+            f"cluster's {_SITE}"
         )
     if not any(Path(folder, _SITE).is_file() for folder in given.values()):
         places = ", ".join(f"{name}={folder}" for name, folder in given.items())

@@ -1,8 +1,8 @@
 """The JVM of a Spark driver, and the folder of a run with one: the settings of its log and of Spark, its SPARK_HOME.
 
-pyspark can start the JVM itself, but it waits for it without a limit, for ever if the JVM ends with code 0, and runs Python
-between fork and exec, which may hang in a process with threads. So samzapy starts the program and hands pyspark the address.
-"""
+pyspark can start the JVM itself, but it waits for it without a limit, for ever if the JVM ends with code 0, and runs
+Python between fork and exec, which may hang in a process with threads. So samzapy starts the program and hands pyspark
+the address."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ from samzapy.runner.spark.master import default_settings
 GRACE_S = 10.0
 #: A line of the client of a standalone master. It is the only place where Spark says why an executor did not start.
 _CLIENT = re.compile(
-    r"\S+ [A-Z]+ StandaloneAppClient\$ClientEndpoint: (?:Executor updated: \S+ is now (?P<end>EXITED|FAILED|LOST)(?P<why>.*))?"
+    r"\S+ [A-Z]+ StandaloneAppClient\$ClientEndpoint: (?:Executor updated: \S+ is now "
+    r"(?P<end>EXITED|FAILED|LOST)(?P<why>.*))?"
 )
 #: Seconds between two looks at a JVM that starts.
 _PACE_S = 0.05
@@ -47,22 +48,22 @@ def _nothing(_: DriverJvm) -> None:
 
 
 class DriverJvm:
-    """One JVM with its gateway. Its output is held back until `settled`, and then goes to standard error: Spark itself is
-    silent by then, so the lines come from the tasks' prints."""
+    """One JVM with its gateway. Its output is held back until `settled`, and then goes to standard error: Spark itself
+    is silent by then, so the lines come from the tasks' prints."""
 
     def __init__(
         self, *, verbose: bool, began: Callable[[DriverJvm], None] = _nothing, grace_s: float = GRACE_S
     ) -> None:
-        """Start the JVM with the present environment (`samzapy.runner.spark.master.environment`). `began` gets the JVM as soon
-        as its process runs, so that it can be killed before it answers. `grace_s`: seconds that it has for its end. Raises
-        EnvironmentFailure."""
+        """Start the JVM with the present environment (`samzapy.runner.spark.master.environment`). `began` gets the JVM
+        as soon as its process runs, so that it can be killed before it answers. `grace_s`: seconds that it has for its
+        end. Raises EnvironmentFailure."""
         self._grace_s = grace_s
         self._lines: deque[str] = deque(maxlen=200)
         self._verbose = self._pass_on = verbose
         #: The end of the last executor that a standalone master has ended; empty for none.
         self.executor_end = ""
-        # Removed only when the JVM has written its address, or has ended: without the folder it would go on for ever. A process that
-        # ends before leaves the folder behind.
+        # Removed only when the JVM has written its address, or has ended: without the folder it would go on for ever. A
+        # process that ends before leaves the folder behind.
         folder = tempfile.mkdtemp(prefix="samzapy-gateway-")
         try:
             address = Path(folder) / "address"
@@ -117,8 +118,8 @@ class DriverJvm:
         variables = {**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address)}
         read, write = os.pipe()
         try:
-            # The JVM ends when its standard input does. A separate process group: the driver handles a Ctrl-C of the terminal,
-            # through the coordinator.
+            # The JVM ends when its standard input does. A separate process group: the driver handles a Ctrl-C of the
+            # terminal, through the coordinator.
             process = subprocess.Popen(  # Spark's own program
                 command, stdin=subprocess.PIPE, stdout=write, stderr=write, env=variables, start_new_session=True
             )

@@ -3,8 +3,8 @@
 1. The address decides the number of slots, and the files and addresses that executors can reach. With a master on this
    machine, driver and executors share files and the loopback address. With any other master, every path and address has
    to be valid on other machines.
-2. YARN and Kubernetes start as many executors as an application asks for, and Spark asks for two. A job asks for as many as
-   its containers and standbys need, since containers never end and make no room for others.
+2. YARN and Kubernetes start as many executors as an application asks for, and Spark asks for two. A job asks for as
+   many as its containers and standbys need, since containers never end and make no room for others.
 3. Settings of the job file that would break a guarantee are refused.
 """
 
@@ -59,8 +59,8 @@ class Master:
     def parse(cls, address: str) -> Master:
         """Read `local[N,F]`, `local-cluster[N,CORES,MB]`, `spark://...`, `yarn` or `k8s://...`. Raises ConfigError.
 
-        The supervisor resubmits failed containers, so a second number is of no use. The `*` of `local[*]` becomes a number: a JVM may count the cores differently, for example in a container with a quota.
-        """
+        The supervisor resubmits failed containers, so a second number is of no use. The `*` of `local[*]` becomes a
+        number: a JVM may count the cores differently, for example in a container with a quota."""
         local = _LOCAL.match(address)
         if local is not None:
             counted = address.replace("*", str(_cores()))
@@ -166,12 +166,11 @@ def checked_master(config: JobConfig, containers: int, standbys: int, *, endless
 
 
 def check_reach(config: JobConfig) -> tuple[str, ...]:
-    """Raise ConfigError, with all problems, for streams and folders that the executors cannot reach or do not share, and for
-    literal secrets, which would travel to them.
+    """Raise ConfigError, with all problems, for streams and folders that the executors cannot reach or do not share,
+    and for literal secrets, which would travel to them.
 
-    Returns warnings about folders that cost only time if each executor has its own, and about a coordinator without TLS. A
-    master on this machine has no such problems.
-    """
+    Returns warnings about folders that cost only time if each executor has its own, and about a coordinator without
+    TLS. A master on this machine has no such problems."""
     if config.spark.master is None:
         return ()
     master = Master.parse(config.spark.master)
@@ -190,7 +189,8 @@ def without_sparks_secrets(raw: Mapping[str, str]) -> Masked:
 
 
 def check_secrets(config: JobConfig, address: str) -> None:
-    """Raise ConfigError for secrets that are written into the job file and would travel to the executors of a master."""
+    """Raise ConfigError for secrets that are written into the job file and would travel to the executors of a
+    master."""
     problems = list(_secrets(config, address))
     if problems:
         raise ConfigError(problems)
@@ -200,7 +200,8 @@ def _secrets(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
     for key in literal_secrets(config.raw):
         if not key.startswith(PREFIX):
             message = (
-                "expected ${env:NAME}, which each container reads from the environment of its own machine: a literal secret would "
+                "expected ${env:NAME}, which each container reads from the environment of its own machine: a literal "
+                "secret would "
                 f"travel to the executors of {address}"
             )
             yield ConfigProblem(key, MASK, message)
@@ -209,7 +210,8 @@ def _secrets(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
 def _in_the_clear(tls: TlsConfig, master: Master) -> Iterator[str]:
     if tls.enabled is False:
         yield (
-            f"job.spark.coordinator.tls.enabled=false: the token that acts and all reports cross the network to the executors of "
+            "job.spark.coordinator.tls.enabled=false: the token that acts and all reports cross the network to the "
+            "executors of "
             f"{master.address} in the clear"
         )
 
@@ -246,7 +248,8 @@ def _state(config: JobConfig, master: Master) -> Iterator[str]:
     base = config.logged_store_base_dir
     if not base.is_absolute() and any(store.changelog is not None for store in config.stores.values()):
         yield (
-            f"job.logged.store.base.dir: '{base}' is relative, and the executors of {master.address} work in folders that "
+            f"job.logged.store.base.dir: '{base}' is relative, and the executors of {master.address} work in folders "
+            "that "
             "no later run uses, so each start restores from the changelogs; set an absolute path here, or "
             f"{BASE_DIR_VARIABLE} on the hosts"
         )
@@ -262,20 +265,21 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # The driver retries, and chooses the place. A container waits for that place only briefly, twice at most (executor, host),
-    # because elsewhere it processes again after a restore.
+    # The driver retries, and chooses the place. A container waits for that place only briefly, twice at most (executor,
+    # host), because elsewhere it processes again after a restore.
     "spark.task.maxFailures": "1",
     "spark.locality.wait": "500ms",
 }
 
-#: Spark on YARN and Kubernetes ends an application for good after some lost executors (twice as many as were asked for, at least
-#: three), and YARN after two lost masters of the application. Without these settings a job would count them for all its life.
+#: Spark on YARN and Kubernetes ends an application for good after some lost executors (twice as many as were asked for,
+#: at least three), and YARN after two lost masters of the application. Without these settings a job would count them
+#: for all its life.
 _FORGIVING = {"spark.executor.failuresValidityInterval": "1h", "spark.yarn.am.attemptFailuresValidityInterval": "1h"}
 
 _DRIVER_OPTIONS, _EXECUTOR_OPTIONS = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
 
-#: Spark's JVMs only pass on task ids, so they should start quickly and use little CPU. Measured on two busy cores, these
-#: options halve the time to the first task.
+#: Spark's JVMs only pass on task ids, so they should start quickly and use little CPU. Measured on two busy cores,
+#: these options halve the time to the first task.
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _ON_THIS_MACHINE = {
@@ -319,7 +323,8 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
 
 
 def _asked_for(master: Master, conf: Mapping[str, str]) -> dict[str, str]:
-    """Dynamic allocation asks for an executor only when a task waits for room. But a standby waits for an executor first."""
+    """Dynamic allocation asks for an executor only when a task waits for room. But a standby waits for an executor
+    first."""
     keys = [*([_INSTANCES] if master.on_demand else ()), *([_LEAST] if _is_dynamic(conf) else ())]
     asked = dict.fromkeys(keys, str(master.executors)) if master.executors else {}
     return {**(_FORGIVING if master.on_demand else {}), **asked}
@@ -337,8 +342,8 @@ def added_settings(config: JobConfig, master: Master) -> dict[str, str]:
 def environment(conf: Mapping[str, str], master: Master, spark_home: Path, properties: Path) -> dict[str, str]:
     """The environment of the driver. On this machine the executors use this Python and the loopback address.
 
-    Spark reads its settings from the file `properties`. The options of the user's `PYSPARK_SUBMIT_ARGS` follow, and take
-    precedence.
+    Spark reads its settings from the file `properties`. The options of the user's `PYSPARK_SUBMIT_ARGS` follow, and
+    take precedence.
 
     `spark.pyspark.python` takes precedence, as in Spark; pyspark itself reads only the variable.
     """

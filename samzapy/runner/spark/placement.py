@@ -1,8 +1,7 @@
 """Decides where the next attempt of a container runs, and when to give an attempt up.
 
-`Locality` remembers where the local state of the tasks is; `Places` runs a container there. Spark fixes the preferred places of
-a task when its job is submitted, so each attempt is a separate Spark job.
-"""
+`Locality` remembers where the local state of the tasks is; `Places` runs a container there. Spark fixes the preferred
+places of a task when its job is submitted, so each attempt is a separate Spark job."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from samzapy.api.checkpoint import JobRecord
 from samzapy.config.job import JobConfig
@@ -25,6 +24,7 @@ from samzapy.errors import RestoreError, SamzapyError
 from samzapy.job.model import ContainerModel
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.restarts import Backoff
+from samzapy.runner.spark.attempt import SparkJob
 from samzapy.strict_json import convert
 
 logger = logging.getLogger(__name__)
@@ -43,8 +43,8 @@ def place_records(config: JobConfig) -> JobRecords | None:
 class Locality:
     """The place of each task, by name. Safe to use from several threads.
 
-    1. `watch` reads the record beside the checkpoints. From then on a row of the checks writes the changes there, so that no
-       container waits for a slow broker.
+    1. `watch` reads the record beside the checkpoints. From then on a row of the checks writes the changes there, so
+       that no container waits for a slow broker.
     2. It is best effort: a failure is logged.
     3. Every run numbers its executors again, so only the hosts of an earlier run count.
     """
@@ -126,30 +126,13 @@ EXECUTOR_LOST = "ExecutorLostFailure"
 NO_ROOM = "no room"
 
 
-class SparkAttempt(Protocol):
-    """An attempt of a slot as one Spark job."""
-
-    @property
-    def running(self) -> bool:
-        """Whether the Spark job still runs."""
-        ...
-
-    def error(self) -> str | None:
-        """The reason why Spark gave up, None if it did not. Raises EnvironmentFailure for problems that a retry cannot solve."""
-        ...
-
-    def cancel(self) -> None:
-        """Make Spark cancel the job."""
-        ...
-
-
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Slot:
     """A container or a standby, over all its attempts (`samzapy.runner.spark.supervisor`)."""
 
     id: str
     backoff: Backoff
-    attempt: SparkAttempt | None = None
+    attempt: SparkJob | None = None
     """None: WAITING, or DONE."""
     done: bool = False
     given_up: str | None = None
@@ -186,7 +169,7 @@ class Slot:
         if self.attempt is not None:
             self.attempt.cancel()
 
-    def begin(self, attempt: SparkAttempt, now: float, before: int = 0) -> None:
+    def begin(self, attempt: SparkJob, now: float, before: int = 0) -> None:
         """Start a new attempt."""
         self.attempt, self.started, self.before = attempt, now, before
         self.silent = self.avoided = None
@@ -213,8 +196,8 @@ class Executors:
         return True
 
     def has_lost(self, place: Place) -> bool:
-        """Whether Spark lists executors, but this one no more. An empty list means that all are lost, or that Spark does not
-        answer."""
+        """Whether Spark lists executors, but this one no more. An empty list means that all are lost, or that Spark
+        does not answer."""
         return bool(self.present) and place in self._ever and place not in self.present
 
 
@@ -224,7 +207,8 @@ class Places:
 
     It gives an attempt up in three cases:
 
-    1. Its executor is gone. Spark would wait for room, which a standby may occupy: the loss of a whole host is not a failure.
+    1. Its executor is gone. Spark would wait for room, which a standby may occupy: the loss of a whole host is not a
+       failure.
     2. It stays silent, although Spark was asked to kill its worker. Spark notices a host that hangs only after minutes.
     3. It waits for room while a standby of the container occupies some.
     """
@@ -266,8 +250,8 @@ class Places:
         return None
 
     def standby_to_release(self, slot: Slot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
-        """The standby that makes room for the slot, after an attempt that ended for `reason`: one that has caught up; if the host of
-        the state is gone or has no room, any standby. None if no standby has to."""
+        """The standby that makes room for the slot, after an attempt that ended for `reason`: one that has caught up;
+        if the host of the state is gone or has no room, any standby. None if no standby has to."""
         self._executors.poll()
         place, present = self._locality.of(self._containers[slot.id]), self._executors.present
         if slot.given_up is None and EXECUTOR_LOST not in reason and place in present:
@@ -278,7 +262,8 @@ class Places:
         return next(iter(caught_up if host_has_room else caught_up or ids), None)
 
     def preferred(self, slot: Slot) -> list[str]:
-        """The preferred places of the slot, as Spark names hosts and executors: the standby's, if the slot has waited for one."""
+        """The preferred places of the slot, as Spark names hosts and executors: the standby's, if the slot has waited
+        for one."""
         place = self._locality.of(self._containers[slot.id])
         if slot.released is not None:
             place, slot.released = self.place(slot.released), None
@@ -287,8 +272,8 @@ class Places:
         return [] if place is None else self._locations([place])
 
     def standby_locations(self, at: Place) -> list[str]:
-        """The preferred places of a standby whose container runs at `at`, empty for nowhere: another host, or else another
-        executor."""
+        """The preferred places of a standby whose container runs at `at`, empty for nowhere: another host, or else
+        another executor."""
         others = [place for place in self._executors.present if place != at]
         return self._locations([place for place in others if place.host != at.host] or others)
 

@@ -1,7 +1,7 @@
 """Runs a job on Spark: claims it, and starts the coordinator, the application and the supervisor; ends them in reverse.
 
-Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed. If another run of
-the job is active, the job is claimed only when Spark has its executors and their Python workers.
+Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed. If another
+run of the job is active, the job is claimed only when Spark has its executors and their Python workers.
 
 A `SparkRun` is the run of a claimed job:
 
@@ -45,8 +45,8 @@ from samzapy.runner.stopping import STOPPING, StopSignals
 class SparkRunner(Runner):
     """Runs a job's containers as the tasks of Spark jobs, until they end or a signal stops them.
 
-    The coordinator's token that acts comes from the environment variable SAMZAPY_TOKEN; without it, the token is random.
-    """
+    The coordinator's token that acts comes from the environment variable SAMZAPY_TOKEN; without it, the token is
+    random."""
 
     def __init__(self, source: SparkSource = OwnSpark(), clock: Clock = SYSTEM_CLOCK) -> None:  # noqa: B008  # no state
         """`source`: where the Spark of a run comes from."""
@@ -83,8 +83,8 @@ class SparkRunner(Runner):
             return spark.opened.enter_context(source)
 
         limit_ms = config.spark.start_timeout_ms
-        # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
-        # so the handlers go last; and containers are answered until Spark has stopped.
+        # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job
+        # failed, so the handlers go last; and containers are answered until Spark has stopped.
         with (
             ExitStack() as handlers,
             ExitStack() as services,
@@ -188,7 +188,8 @@ class SparkRun:
             supervisor.run()
 
     def _end_before_spark(self, watch: OwnershipWatch) -> JobOutcome:
-        """The end of a run that was asked to stop while Spark started, so that no container has run. Raises JobTakenOver."""
+        """The end of a run that was asked to stop while Spark started, so that no container has run. Raises
+        JobTakenOver."""
         if self.coordinator.abandoned is not None:
             raise JobTakenOver(self.coordinator.abandoned)
         if not self.coordinator.stopping:

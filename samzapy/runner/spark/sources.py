@@ -128,15 +128,7 @@ class SessionSpark(SparkSource):
         note = (f"{', '.join(ignored)}: without effect, the session has its settings already",) if ignored else ()
         master = str(self._context.master)
         base = SPARKS_SIZES if Master.parse(master).on_demand else {}
-        fitted = _fitted(config, master, settings, note, base)
-        return replace(fitted, spark=replace(fitted.spark, master=self._counted(master)))
-
-    def _counted(self, master: str) -> str:
-        """The master, with the `*` of `local[*]` replaced by the cores that the session's JVM counts."""
-        if not master.startswith("local[") or "*" not in master:
-            return master
-        cores = self._context._jvm.java.lang.Runtime.getRuntime().availableProcessors()  # noqa: SLF001  # not offered
-        return master.replace("*", str(cores))
+        return _fitted(config, master, settings, note, base)
 
     @contextmanager
     def application(
@@ -184,9 +176,8 @@ class SubmittedSpark(SparkSource):
 def spark_source(session: object = None) -> SparkSource:
     """The source for a SparkSession or SparkContext; None for the Spark that this process has already, else its own.
 
-    Raises ConfigError for a session that has no context, EnvironmentFailure if the process runs another job on a Spark of
-    its own, which ends with that job.
-    """
+    Raises ConfigError for a session that has no context, EnvironmentFailure if the process runs another job on a Spark
+    of its own, which ends with that job."""
     if session is not None:
         return SessionSpark(spark_context(session))
     check_alone()
@@ -249,7 +240,8 @@ def _files(config: JobConfig, master: Master) -> tuple[str, ...]:
 
 @cache
 def private_folder() -> Path:
-    """A folder that only this user can read, until this process ends: executors that come later get shipped files there."""
+    """A folder that only this user can read, until this process ends: executors that come later get shipped files
+    there."""
     folder = RunFolder()
     atexit.register(folder.__exit__, None, None, None)
     return folder.path

@@ -1,9 +1,8 @@
 """Starts Spark during the claim of a job, and reports the reason for a wait before the containers run.
 
-Spark may wait long, or for ever: for a cluster manager that has no room, for executors that do not come up, for a JVM that
-hangs. A run never waits in silence: `StartingSpark` says that Spark has not started yet, and ends the run after
-`job.spark.start.timeout.ms`; `Unclaimed` reports the containers without an attempt, and Spark's resources for them.
-"""
+Spark may wait long, or for ever: for a cluster manager that has no room, for executors that do not come up, for a JVM
+that hangs. A run never waits in silence: `StartingSpark` says that Spark has not started yet, and ends the run after
+`job.spark.start.timeout.ms`; `Unclaimed` reports the containers without an attempt, and Spark's resources for them."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from samzapy.clock import Clock
 from samzapy.coordinator.leases import ContainerState
@@ -102,8 +101,8 @@ class Start:
             self._jvm.kill()
 
     def close(self, *, gives_up: bool = True) -> None:
-        """Close what has been opened. A Spark without a JVM of this run cannot be killed, and may still start after the run has
-        `given up`: at its end the start itself closes it then."""
+        """Close what has been opened. A Spark without a JVM of this run cannot be killed, and may still start after the
+        run has `given up`: at its end the start itself closes it then."""
         with self._closing:
             self._given_up |= gives_up
             if self._given_up:
@@ -170,18 +169,20 @@ class StartingSpark:
                 last = self._spark.last_line
                 self._spark.kill()
                 raise EnvironmentFailure(
-                    f"job.spark.start.timeout.ms: Spark did not start on {self._address} within {self._limit_s:g} s{last}"
+                    f"job.spark.start.timeout.ms: Spark did not start on {self._address} within {self._limit_s:g} "
+                    f"s{last}"
                 )
             if self._patience.is_out():
                 self._on_event(
-                    f"Spark has not started on {self._address} after {self._patience.waited:.0f} s{self._spark.last_line}"
+                    f"Spark has not started on {self._address} after {self._patience.waited:.0f} "
+                    f"s{self._spark.last_line}"
                 )
         application: SparkApplication = self._started.result()
         return application
 
     def warm(self) -> None:
-        """Wait until Spark has started and, at most `_WARM_S`, until it has its executors and their Python workers. Raises as
-        `application`."""
+        """Wait until Spark has started and, at most `_WARM_S`, until it has its executors and their Python workers.
+        Raises as `application`."""
         spark = self.application()
         if spark is None:
             return
@@ -199,21 +200,11 @@ class StartingSpark:
         return True
 
 
-class Resources(Protocol):
-    """What a Spark application has for containers that wait."""
-
-    def resources(self) -> str:
-        """Its resources in words, such as `2 executors, 0 running tasks`."""
-
-    def check_executors(self, *, had_some: bool) -> None:
-        """Raise EnvironmentFailure if it has no executors, and gets none. `had_some`: containers have run on some."""
-
-
 @final
 class Unclaimed:
     """Reports the containers without an attempt for a long time, and Spark's resources for them."""
 
-    def __init__(self, clock: Clock, spark: Resources, on_event: Callable[[str], None]) -> None:
+    def __init__(self, clock: Clock, spark: SparkApplication, on_event: Callable[[str], None]) -> None:
         self._patience = Patience(clock)
         self._spark = spark
         self._on_event = on_event
@@ -230,5 +221,6 @@ class Unclaimed:
             noun = "container" if len(waiting) == 1 else "containers"
             few = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
             self._on_event(
-                f"{noun} {few}: not started by Spark after {self._patience.waited:.0f} s; it has {self._spark.resources()}"
+                f"{noun} {few}: not started by Spark after {self._patience.waited:.0f} s; it has "
+                f"{self._spark.resources()}"
             )

@@ -1,7 +1,8 @@
 """Keeps the containers of a job running on Spark until they are done, have stopped, or have failed too often.
 
-Each container, and each of its standbys, is a slot. An attempt of a slot is a Spark job with one task, which Spark tries once:
-Spark counts the retries of a task over its whole life, which is too few for one that runs for months, and retries it anywhere.
+Each container, and each of its standbys, is a slot. An attempt of a slot is a Spark job with one task, which Spark
+tries once: Spark counts the retries of a task over its whole life, which is too few for one that runs for months, and
+retries it anywhere.
 
     WAITING --_start--> SUBMITTED --_end: it has ended well, or its container has reported that it is done--> DONE
        ^                 |     |
@@ -9,9 +10,9 @@ Spark counts the retries of a task over its whole life, which is too few for one
        +--_fail----------+                                                                               |
        +--_fail-----------------------------------------------------------------------------------------+
 
-_fail: the slot waits for its back-off, and for the standby that it takes over: that completes and releases its copies, which
-then become the container's stores. After `job.spark.max.resubmits` failures in a row the run fails. `Places` decides when an
-attempt is given up, and where the next one runs.
+_fail: the slot waits for its back-off, and for the standby that it takes over: that completes and releases its copies,
+which then become the container's stores. After `job.spark.max.resubmits` failures in a row the run fails. `Places`
+decides when an attempt is given up, and where the next one runs.
 
 A standby starts as soon as its container runs, in another executor, and stays there; _step_standby.
 
@@ -23,7 +24,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from samzapy.clock import Clock
 from samzapy.coordinator.coordinator import Coordinator
@@ -33,8 +33,10 @@ from samzapy.errors import JobFailed, JobTakenOver
 from samzapy.job.model import active_of
 from samzapy.runner.base import RunOptions
 from samzapy.runner.restarts import Backoff, starts
-from samzapy.runner.spark.placement import NO_ROOM, Places, Slot, SparkAttempt
-from samzapy.runner.spark.starting import Resources, Unclaimed
+from samzapy.runner.spark.application import SparkApplication
+from samzapy.runner.spark.attempt import SparkJob
+from samzapy.runner.spark.placement import NO_ROOM, Places, Slot
+from samzapy.runner.spark.starting import Unclaimed
 from samzapy.runner.stopping import STOPPING
 
 #: Seconds between two steps, if nothing ends meanwhile.
@@ -42,22 +44,9 @@ PACE_S = 0.25
 #: Seconds for a standby to release its copies, and between two attempts to find a separate executor for it.
 RELEASE_S, STANDBY_PAUSE_S = 15.0, 5.0
 
-#: Starts the Spark job of a container, at one of the places if there is room. Calls the function when Spark has ended it.
-Submit = Callable[[str, Sequence[str], Callable[[], None]], SparkAttempt]
-
-
-class Spark(Resources, Protocol):
-    """The Spark application of the run."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether the driver's JVM runs."""
-
-    def check(self) -> None:
-        """Raise EnvironmentFailure if the application has ended."""
-
-    def end_task(self, task_id: int, reason: str) -> None:
-        """Make Spark kill the worker of a task."""
+#: Starts the Spark job of a container, at one of the places if there is room. Calls the function when Spark has ended
+#: it.
+Submit = Callable[[str, Sequence[str], Callable[[], None]], SparkJob]
 
 
 class StoppedUncommitted(JobFailed):
@@ -72,7 +61,7 @@ class Supervisor:
         coordinator: Coordinator,
         submit: Submit,
         places: Places,
-        spark: Spark,
+        spark: SparkApplication,
         clock: Clock,
         options: RunOptions,
         *,
@@ -88,8 +77,8 @@ class Supervisor:
         self._options = options
         self._shutdown_s = shutdown_s
         model = coordinator.spec.model
-        self._slots = [Slot(container.id, backoff()) for container in model.containers]
-        self._standbys = {standby.id: Slot(standby.id, backoff()) for standby in model.standbys}
+        self._slots = [Slot(id=container.id, backoff=backoff()) for container in model.containers]
+        self._standbys = {standby.id: Slot(id=standby.id, backoff=backoff()) for standby in model.standbys}
         self._stop_asked = False
         self._deadline: float | None = None
         self._wake = threading.Event()
@@ -185,7 +174,8 @@ class Supervisor:
         slot.begin(attempt, now, before=states[slot.id].epoch or 0)
 
     def _may_start(self, slot: Slot, now: float) -> bool:
-        """Whether its back-off is over, and the standby that it takes over has released its copies, or takes too long."""
+        """Whether its back-off is over, and the standby that it takes over has released its copies, or takes too
+        long."""
         if now < slot.due:
             return False
         return slot.released is None or not self._standbys[slot.released].runs or now >= slot.release_due

@@ -47,7 +47,8 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _CACHE = "__msgspec_cache__"
 #: The start of the name of an archive of modules.
 _ARCHIVE = "samzapy-code-"
-#: Attributes of classes other than dataclasses that msgspec reads by their annotations: of attrs, NamedTuple and TypedDict.
+#: Attributes of classes other than dataclasses that msgspec reads by their annotations: of attrs, NamedTuple and
+#: TypedDict.
 _OF_FIELDS = ("__attrs_attrs__", "_field_defaults", "__required_keys__")
 #: Bytes of code beside a job file that are still shipped by themselves.
 _MOST_BYTES = 64 * 1024 * 1024
@@ -57,7 +58,8 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class TravellingCode:
-    """The code that goes to a worker with its containers' ids: `objects` of the program by class path, pickled by value."""
+    """The code that goes to a worker with its containers' ids: `objects` of the program by class path, pickled by
+    value."""
 
     objects: bytes = b""
 
@@ -68,8 +70,8 @@ class TravellingCode:
 
     def arrive(self) -> None:
         """Make the code importable in this process. Raises ConfigError for code that this Python cannot read."""
-        # Spark puts the archive first, by a path relative to the executor's folder, and the container changes to the driver's. Like
-        # the job's folder in the driver, the archive comes after Python's library and the packages.
+        # Spark puts the archive first, by a path relative to the executor's folder, and the container changes to the
+        # driver's. Like the job's folder in the driver, the archive comes after Python's library and the packages.
         sys.path[:] = sorted(map(os.path.abspath, sys.path), key=lambda place: Path(place).name.startswith(_ARCHIVE))
         if not self.objects:
             return
@@ -77,7 +79,8 @@ class TravellingCode:
             objects = cloudpickle.loads(self.objects)
         except Exception as cause:
             message = (
-                f"an executor's Python cannot read the code of the program ({type(cause).__name__}: {cause}): put it, and what it "
+                f"an executor's Python cannot read the code of the program ({type(cause).__name__}: {cause}): put it, "
+                "and what it "
                 "uses, into a module beside the job file, and install what it imports there"
             )
             raise ConfigError([ConfigProblem("task.class", None, message)]) from cause
@@ -104,7 +107,8 @@ def _pickled(config: JobConfig) -> bytes:
         _Pickler(written).dump(found)
     except Exception as cause:
         message = (
-            f"cannot be pickled for the executors ({type(cause).__name__}: {cause}): put it, and what it uses, into a module "
+            f"cannot be pickled for the executors ({type(cause).__name__}: {cause}): put it, and what it uses, into a "
+            "module "
             "beside the job file"
         )
         raise ConfigError([ConfigProblem("task.class", ", ".join(found), message)]) from cause
@@ -142,8 +146,8 @@ _NEW_TYPE: Any = typing.NewType
 
 
 def _annotation_reduced(obj: Any) -> tuple[Any, ...] | None:
-    """For a part of an annotation that the worker does not have (a constraint, a NewType, an alias): how it is made again
-    there."""
+    """For a part of an annotation that the worker does not have (a constraint, a NewType, an alias): how it is made
+    again there."""
     if is_constraint(obj):
         return constraint_again, (arguments_of(obj),)
     if isinstance(obj, _NEW_TYPE) and _is_own(obj):
@@ -172,8 +176,8 @@ def _fill_and_annotate(found: Any, state: tuple[Callable[[Any, Any], object], An
 
 
 def _resolved(found: Any) -> dict[str, Any]:
-    """The annotations of a class with fields if some of them are text: the worker does not have the names in it. Empty if none
-    are, or if this program does not have the names either."""
+    """The annotations of a class with fields if some of them are text: the worker does not have the names in it. Empty
+    if none are, or if this program does not have the names either."""
     if not (dataclasses.is_dataclass(found) or any(hasattr(found, name) for name in _OF_FIELDS)):
         return {}
     written = inspect.get_annotations(found)
@@ -196,8 +200,8 @@ def _is_own(found: Any) -> bool:
 
 
 def _annotated(found: Any) -> dict[str, Any]:
-    """The globals that annotations of its methods and the brackets of its bases name as text: the code itself does not use
-    them, so pickling leaves them out, but samzapy reads classes of messages there."""
+    """The globals that annotations of its methods and the brackets of its bases name as text: the code itself does not
+    use them, so pickling leaves them out, but samzapy reads classes of messages there."""
     names: dict[str, Any] = {}
     in_brackets = [
         each.__forward_arg__

@@ -1,17 +1,18 @@
 """Runs one attempt of one container, in the Python worker of an executor.
 
-The task carries only the coordinator's address, with the fingerprint of its certificate, and the container's id. The token
-comes from the executor's environment, the job from the coordinator, and `${env:X}` is resolved here. Clients and stores are
-opened and closed here, because Spark forks its workers, and neither clients nor stores survive a fork. The worker as a process:
+The task carries only the coordinator's address, with the fingerprint of its certificate, and the container's id. The
+token comes from the executor's environment, the job from the coordinator, and `${env:X}` is resolved here. Clients and
+stores are opened and closed here, because Spark forks its workers, and neither clients nor stores survive a fork. The
+worker as a process:
 
-1. A Python worker of Spark does not know its executor. But the worker is a descendant of the executor's process, which a
-   cluster starts with `--executor-id` and `--hostname`.
+1. A Python worker of Spark does not know its executor. But the worker is a descendant of the executor's process, which
+   a cluster starts with `--executor-id` and `--hostname`.
 2. A worker must not outlive the process that forked it: an orphan would go on writing.
-3. A superseded attempt ends by itself, unless its process is stopped (SIGSTOP): then it keeps the locks of its local stores,
-   and the records in its producer, until it is continued. The coordinator knows the process of each attempt, so on the same
-   machine a new attempt kills the old one before it takes over. It kills a process only if boot, process namespace and
-   start time prove that it is the right one. On another machine the old attempt holds no lock that we need, and lease and
-   fencing suffice.
+3. A superseded attempt ends by itself, unless its process is stopped (SIGSTOP): then it keeps the locks of its local
+   stores, and the records in its producer, until it is continued. The coordinator knows the process of each attempt, so
+   on the same machine a new attempt kills the old one before it takes over. It kills a process only if boot, process
+   namespace and start time prove that it is the right one. On another machine the old attempt holds no lock that we
+   need, and lease and fencing suffice.
 """
 
 from __future__ import annotations
@@ -273,8 +274,8 @@ def _run(
 
 
 def unexpected_failure(container_id: str, error: Exception) -> SamzapyError:
-    """The failure of an attempt by an error that is none of samzapy's. The host may be short of threads or disk for a moment, so
-    failures of several containers are not the same one again."""
+    """The failure of an attempt by an error that is none of samzapy's. The host may be short of threads or disk for a
+    moment, so failures of several containers are not the same one again."""
     failure = SamzapyError(f"{type(error).__name__}: {one_line(error)} ({user_line(error) or 'in samzapy'})")
     failure.call = FailedCall("", f"an attempt of container {container_id}")
     failure.__cause__ = error
@@ -289,7 +290,8 @@ def _spark_task() -> int | None:
 def _report(
     client: CoordinatorClient, container_id: str, epoch: int, error: SamzapyError, *, permanent: bool = False
 ) -> bool:
-    """Report a failure; returns whether the driver has noted that another attempt is useless, so that Spark need not retry."""
+    """Report a failure; returns whether the driver has noted that another attempt is useless, so that Spark need not
+    retry."""
     try:
         return client.fail(container_id, epoch, error, permanent=permanent, user=user_failure(error))
     except SamzapyError as cause:

@@ -40,7 +40,8 @@ class View(msgspec.Struct):
 class Task(samzapy.StreamTask):
     def process(self, envelope: samzapy.IncomingMessageEnvelope[str, View], collector, coordinator):
         assert envelope.message == View("u", Reader("r")), envelope
-        collector.send_message(samzapy.SystemStream("local", "out"), {"page": envelope.key, "limit": limit_beside.LIMIT}, "k")
+        view = {"page": envelope.key, "limit": limit_beside.LIMIT}
+        collector.send_message(samzapy.SystemStream("local", "out"), view, "k")
 """
 SESSION = """
 from pyspark.sql import SparkSession
@@ -161,7 +162,8 @@ def test_code_that_an_executor_cannot_read_ends_the_job_at_the_first_attempt(pla
         "import samzapy\n"
         "class Unread:\n    def __reduce__(self):\n        return int, ('seven',)\n"
         "unread = Unread()\n"
-        "class Task(samzapy.StreamTask):\n    def process(self, envelope, collector, coordinator):\n        print(unread)\n"
+        "class Task(samzapy.StreamTask):\n"
+        "    def process(self, envelope, collector, coordinator):\n        print(unread)\n"
         "try:\n    samzapy.run('job.properties', Task, until_end=True, progress=False)\n"
         "except samzapy.errors.JobFailed as failed:\n    print(failed.exit_code, failed)\n"
     )

@@ -181,8 +181,8 @@ def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point, monke
 
 
 def started_again(scene, at_end, asked):
-    """A run that starts again for a new input, and the run that asks for its job meanwhile. `at_end`: the point of the first
-    at which the second starts. The first goes on when the second reaches `asked`."""
+    """A run that starts again for a new input, and the run that asks for its job meanwhile. `at_end`: the point of the
+    first at which the second starts. The first goes on when the second reaches `asked`."""
     scene.send(100)
     runs, has_asked = [scene.start()], threading.Event()
     runs[0].processed(100)

@@ -154,7 +154,8 @@ def test_a_stream_that_does_not_fit_the_state_is_announced_once_and_the_job_goes
     job.task.calls.wait_for(("init",), 2)
     job.admin.create(StreamSpec("in-wide", 5))
     warning = (
-        "warning: task.inputs: mem.in-wide has 5 partitions, for 5 tasks in all; the job's state is by 2: give it fewer "
+        "warning: task.inputs: mem.in-wide has 5 partitions, for 5 tasks in all; the job's state is by 2: give it "
+        "fewer "
         "partitions, leave it out of task.inputs, or start a new job (job.id); the job goes on without it"
     )
     run.events.wait_for((warning,), 1)
@@ -213,8 +214,10 @@ def test_a_growth_that_the_state_cannot_follow_is_announced_and_the_job_goes_on(
     job.task.calls.wait_for(("init",), 2)
     job.admin.grow("in", 3)
     warning = (
-        "warning: mem.in has grown from 2 to 3 partitions, and the job goes on without the new ones: mem.in has 3 partitions, the "
-        "job's state is by 2: expected 2 or a multiple of it, which leaves every key with its task; for any other count start "
+        "warning: mem.in has grown from 2 to 3 partitions, and the job goes on without the new ones: mem.in has 3 "
+        "partitions, the "
+        "job's state is by 2: expected 2 or a multiple of it, which leaves every key with its task; for any other "
+        "count start "
         "a new job (job.id), or delete the checkpoint topic and the changelogs"
     )
     run.events.wait_for((warning,), 1)
@@ -228,7 +231,10 @@ def test_without_the_key_an_input_that_grows_is_announced_once(job, monkeypatch)
     run = Run(load_job(job.flat))
     job.task.calls.wait_for(("init",), 2)
     job.admin.grow("in", 4)
-    line = "warning: mem.in has grown from 2 to 4 partitions: the next start of the job reads the new ones, from their beginning"
+    line = (
+        "warning: mem.in has grown from 2 to 4 partitions: the next start of the job reads the new ones, from their "
+        "beginning"
+    )
     run.events.wait_for((line,), 1)
     job.admin.grow("in", 6)
     run.events.wait_for((line.replace("2 to 4", "4 to 6"),), 1)

@@ -95,7 +95,8 @@ def test_another_samzapy_on_the_worker_is_told_with_both_versions():
 def test_a_samzapy_on_the_worker_that_is_older_than_the_task_is_told_to_be_replaced():
     with pytest.raises(EnvironmentFailure) as caught:
         why(
-            "AttributeError: Can't get attribute 'run_task' on <module 'samzapy.runner.spark.worker' from '/x/worker.py'>"
+            "AttributeError: Can't get attribute 'run_task' on <module 'samzapy.runner.spark.worker' from "
+            "'/x/worker.py'>"
         )
     assert str(caught.value) == (
         f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there"

@@ -64,15 +64,6 @@ def test_a_session_on_yarn_has_the_executors_that_it_asked_for_whatever_the_job_
     assert five == {"spark.executor.instances": "5", "spark.executor.cores": "4"}
 
 
-def test_the_slots_of_a_session_are_those_that_its_jvm_has_counted():
-    session = context("local[*, 2]")
-    runtime = SimpleNamespace(availableProcessors=lambda: 1)
-    lang = SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime))
-    session._jvm = SimpleNamespace(java=SimpleNamespace(lang=lang))
-    job = fitted(session, job_spark_master="local[*, 2]")
-    assert (job.spark.master, job.warnings) == ("local[1, 2]", ())
-
-
 @pytest.fixture
 def defaults(tmp_path, monkeypatch):
     """Writes the defaults of Spark's own folder."""

@@ -300,7 +300,8 @@ def test_code_that_does_not_arrive_is_refused_with_what_to_do():
     with pytest.raises(ConfigError) as refused:
         code.arrive()
     assert str(refused.value) == (
-        "task.class: an executor's Python cannot read the code of the program (ValueError: invalid literal for int() with base "
+        "task.class: an executor's Python cannot read the code of the program (ValueError: invalid literal for int() "
+        "with base "
         "10: 'seven'): put it, and what it uses, into a module beside the job file, and install what it imports there"
     )
 

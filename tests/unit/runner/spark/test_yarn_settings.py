@@ -38,7 +38,8 @@ def test_a_machine_without_settings_of_yarn_is_refused_before_spark_starts(tmp_p
     with pytest.raises(EnvironmentFailure) as none:
         check_yarn({})
     assert str(none.value) == (
-        "Spark finds YARN by HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set: set one to the folder of the cluster's "
+        "Spark finds YARN by HADOOP_CONF_DIR or YARN_CONF_DIR, and neither is set: set one to the folder of the "
+        "cluster's "
         "yarn-site.xml"
     )
     with pytest.raises(EnvironmentFailure) as empty:
