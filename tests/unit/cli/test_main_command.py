@@ -8,7 +8,6 @@ import sys
 import click
 import pytest
 
-from samzapy.cli.main import cli
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreLocked, TaskFailed
 from samzapy.version import VERSION
 
@@ -36,12 +35,6 @@ def test_help_needs_none_of_what_commands_run():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_no_command_shows_the_help(samzapy):
-    code, _, errors = samzapy()
-    assert code == 2
-    assert "Commands:" in errors
 
 
 FAILURES = [
@@ -96,12 +89,6 @@ def test_debug_shows_where(samzapy, failing, arguments):
 def test_after_two_dashes_nothing_is_an_option(samzapy):
     code, _, errors = samzapy("check", "--", "--debug")
     assert (code, errors) == (2, "error: config: file not found: --debug\n")
-
-
-def test_every_command_listed_can_be_imported():
-    context = click.Context(cli)
-    for name in cli.list_commands(context):
-        assert isinstance(cli.get_command(context, name), click.Command)
 
 
 def keys_with(**streams):

@@ -53,10 +53,6 @@ def test_on_a_terminal_there_are_bars_for_restores_and_for_the_way_to_the_end():
     assert "left" in told
 
 
-def test_what_has_no_end_has_no_time_left():
-    assert "left" not in shown(status(processed=60), terminal=True)
-
-
 def test_another_attempt_is_told():
     again = ContainerStatus(id="0", state="running", phase="starting", attempts=2, epoch=6)
     told = shown(status(), JobStatus(name="job", seconds=2.0, containers=(again,)))

@@ -1,15 +1,11 @@
 """Tables without a terminal and with one, and JSON."""
 
-import json
 import os
 import sys
-from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 from rich.progress import Progress
 
-import samzapy.cli
 from samzapy.cli.output import json_text, line_on, status_console, table, warn
 
 
@@ -53,17 +49,6 @@ def test_json_has_null_for_what_is_not_a_number_and_plain_numbers_for_those_of_l
         3: True,
     }
     assert json_text(given) == '{"a": [1.5, null, [null, null]], "b": 0.5, "c": 7, "3": true}'
-
-
-def test_json_of_a_mapping_that_is_no_dict_is_an_object():
-    assert json.loads(json_text({"metrics": MappingProxyType({"mine": {"rate": float("nan")}})})) == {
-        "metrics": {"mine": {"rate": None}}
-    }
-
-
-def test_commands_write_json_in_one_way_only():
-    folder = Path(samzapy.cli.__file__).parent
-    assert [path.name for path in folder.rglob("*.py") if "json.dumps" in path.read_text()] == ["output.py"]
 
 
 def test_a_reader_of_standard_error_that_has_gone_ends_nothing(monkeypatch):

@@ -55,53 +55,54 @@ def test_nothing_weakens_the_smallest_job(weakened):
     assert weakened({**STORE, "stores.s.changelog": "kafka.s"}) == {}
 
 
-@pytest.mark.parametrize(
-    ("changes", "key", "message"),
-    [
-        (STORE, "stores.s.changelog", "empty at each start"),
-        ({"task.checkpoint.factory": "none"}, "task.checkpoint.factory", "begins at offset.default"),
-        ({"task.commit.ms": "0"}, "task.commit.ms", "is repeated"),
-        ({"task.commit.ms": "-1", "task.guarantee": "at-most-once"}, "task.commit.ms", "is lost"),
-        ({"task.async.commit": "true"}, "task.async.commit", "hold some of them twice"),
-        ({"task.error.process.policy": "skip"}, "task.error.process.policy", "counted as errors.process.skipped"),
-        ({"task.drop.serialization.errors": "true"}, "task.drop.serialization.errors", "outputs that fail are lost"),
-        ({"task.ignored.exceptions": "*"}, "task.ignored.exceptions", "counted as errors.process.skipped"),
-        ({"task.ignored.exceptions": "KeyError"}, "task.ignored.exceptions", "raises KeyError"),
-        (
-            {"task.error.deserialize.policy": "dead-letter", "task.dead.letter.stream": "kafka.letters"},
-            "task.error.deserialize.policy",
-            "go to kafka.letters, counted as errors.deserialize.dead-lettered",
-        ),
-        (
-            {"systems.kafka.streams.page-views.samza.reset.offset": "true"},
-            "systems.kafka.streams.page-views.samza.reset.offset",
-            "skips those that came meanwhile",
-        ),
-        (
-            {
-                "systems.kafka.streams.page-views.samza.reset.offset": "true",
-                "systems.kafka.samza.offset.default": "oldest",
-            },
-            "systems.kafka.streams.page-views.samza.reset.offset",
-            "repeats the messages still there",
-        ),
-        (
-            {
-                **STORE,
-                "stores.s.changelog": "kafka.s",
-                "stores.s.object.cache.mode": "reference",
-                "task.error.process.policy": "retry",
-            },
-            "stores.s.object.cache.mode",
-            "without a put, the change stays",
-        ),
-        (
-            {**EXACTLY_EVERY_SECOND, "systems.other.samza.factory": "kafka"},
-            "systems.other.samza.factory",
-            "outside the transaction on 'kafka'",
-        ),
-    ],
-)
+#: What a job file may say, the key that is announced for it, and the effect.
+SAID = [
+    (STORE, "stores.s.changelog", "empty at each start"),
+    ({"task.checkpoint.factory": "none"}, "task.checkpoint.factory", "begins at offset.default"),
+    ({"task.commit.ms": "0"}, "task.commit.ms", "is repeated"),
+    ({"task.commit.ms": "-1", "task.guarantee": "at-most-once"}, "task.commit.ms", "is lost"),
+    ({"task.async.commit": "true"}, "task.async.commit", "hold some of them twice"),
+    ({"task.error.process.policy": "skip"}, "task.error.process.policy", "counted as errors.process.skipped"),
+    ({"task.drop.serialization.errors": "true"}, "task.drop.serialization.errors", "outputs that fail are lost"),
+    ({"task.ignored.exceptions": "*"}, "task.ignored.exceptions", "counted as errors.process.skipped"),
+    ({"task.ignored.exceptions": "KeyError"}, "task.ignored.exceptions", "raises KeyError"),
+    (
+        {"task.error.deserialize.policy": "dead-letter", "task.dead.letter.stream": "kafka.letters"},
+        "task.error.deserialize.policy",
+        "go to kafka.letters, counted as errors.deserialize.dead-lettered",
+    ),
+    (
+        {"systems.kafka.streams.page-views.samza.reset.offset": "true"},
+        "systems.kafka.streams.page-views.samza.reset.offset",
+        "skips those that came meanwhile",
+    ),
+    (
+        {
+            "systems.kafka.streams.page-views.samza.reset.offset": "true",
+            "systems.kafka.samza.offset.default": "oldest",
+        },
+        "systems.kafka.streams.page-views.samza.reset.offset",
+        "repeats the messages still there",
+    ),
+    (
+        {
+            **STORE,
+            "stores.s.changelog": "kafka.s",
+            "stores.s.object.cache.mode": "reference",
+            "task.error.process.policy": "retry",
+        },
+        "stores.s.object.cache.mode",
+        "without a put, the change stays",
+    ),
+    (
+        {**EXACTLY_EVERY_SECOND, "systems.other.samza.factory": "kafka"},
+        "systems.other.samza.factory",
+        "outside the transaction on 'kafka'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "key", "message"), SAID)
 def test_a_key_that_weakens_the_guarantee_is_named_with_what_it_does(weakened, changes, key, message):
     found = weakened(changes)
     assert list(found) == [key]
@@ -189,31 +190,15 @@ def test_a_downgrade_is_one_line():
     assert str(GuaranteeWarning("a.b", "does this")) == "a.b: does this"
 
 
-#: What a job file may say, and the key that is announced for it.
-BY_FILE = [
-    (STORE, "stores.s.changelog"),
+#: The same for the others.
+OTHERS = [
     ({**LOGGED, "stores.s.drop.large.messages": "true"}, "stores.s.drop.large.messages"),
-    ({"task.checkpoint.factory": "none"}, "task.checkpoint.factory"),
     ({"task.checkpoint.factory": "file", "task.checkpoint.path": "here"}, "task.checkpoint.path"),
-    ({"task.commit.ms": "0"}, "task.commit.ms"),
-    ({"task.async.commit": "true"}, "task.async.commit"),
     *(({f"task.error.{stage}.policy": "skip"}, f"task.error.{stage}.policy") for stage in STAGES),
     *(({f"task.error.{stage}.policy": "dead-letter", **LETTERS}, f"task.error.{stage}.policy") for stage in STAGES),
     ({"task.drop.deserialization.errors": "true"}, "task.drop.deserialization.errors"),
-    ({"task.drop.serialization.errors": "true"}, "task.drop.serialization.errors"),
     ({"task.drop.producer.errors": "true"}, "task.drop.producer.errors"),
-    ({"task.ignored.exceptions": "*"}, "task.ignored.exceptions"),
-    ({"task.ignored.exceptions": "KeyError"}, "task.ignored.exceptions"),
-    (
-        {"systems.kafka.streams.page-views.samza.reset.offset": "true"},
-        "systems.kafka.streams.page-views.samza.reset.offset",
-    ),
-    ({**EXACTLY, "systems.other.samza.factory": "kafka"}, "systems.other.samza.factory"),
     ({"systems.x.samza.factory": "memory"}, "systems.x.samza.factory"),
-    (
-        {**LOGGED, "stores.s.object.cache.mode": "reference", "task.error.process.policy": "retry"},
-        "stores.s.object.cache.mode",
-    ),
     ({"systems.x.samza.factory": "local"}, "systems.x.synchronous"),
 ]
 #: What a task's class may be.
@@ -237,7 +222,7 @@ BY_TOPIC = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "key"), BY_FILE)
+@pytest.mark.parametrize(("changes", "key"), OTHERS)
 def test_what_a_job_file_weakens_is_announced(load, changes, key):
     assert key in {each.key for each in guarantee_warnings(load(changes), load_factory)}
 
@@ -291,7 +276,7 @@ def test_no_place_that_announces_is_without_a_case(load, monkeypatch):
 
     for module in (announcing, transactions):
         monkeypatch.setattr(module, "GuaranteeWarning", Noted)
-    for changes, _ in BY_FILE:
+    for changes, *_ in (*SAID, *OTHERS):
         guarantee_warnings(load(changes), load_factory)
     for guarantee, kind in BY_TASK:
         guarantee_warnings(load(guarantee), load_factory, type("Weak", (StreamTask, kind), {}))

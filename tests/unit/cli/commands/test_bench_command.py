@@ -23,14 +23,6 @@ def test_events_need_an_input_with_a_name(samzapy, tmp_path):
     assert "got 'local.views-.*'" in errors
 
 
-def test_the_option_that_the_error_names_is_one(samzapy, tmp_path):
-    (tmp_path / "job.properties").write_text(JOB)
-    given = ("--count", "10", "-c", "task.inputs=local.views-a")
-    code, output, errors = samzapy("bench", "events", "job.properties", *given)
-    assert (code, errors) == (0, "")
-    assert output == "10 events written to local.views-a\n"
-
-
 @pytest.mark.slow
 def test_the_repeats_of_every_call_read_everything(samzapy):
     prepare_job(samzapy)

@@ -114,11 +114,6 @@ def test_show_lists_every_key_in_force_with_secrets_hidden(samzapy, job):
     assert rows["my.password"] == ["********", "file"]
 
 
-def test_overrides_win(samzapy, job):
-    _, output, _ = samzapy("check", job, "--offline", "-c", "job.name=other", "-c", "job.id=7")
-    assert "other (id 7)" in output
-
-
 def test_a_system_that_does_not_answer_leaves_the_model_out_with_a_warning(samzapy, job):
     Path(".samzapy").mkdir()
     Path(".samzapy/local.db").write_bytes(b"this is not a database, but long enough to be read as one" * 20)
@@ -262,15 +257,3 @@ def test_a_job_with_all_its_state_in_memory_needs_no_executors_for_standbys(samz
     code, _, errors = samzapy("check", job, *twice, "--config", "stores.s.factory=inmemory")
     assert code == 0, errors
     assert "warning: job.standbytasks.replication.factor: no standbys, since they keep copies" in errors
-
-
-@pytest.mark.parametrize(("partitions", "expected"), [("2", 3), ("3", 0), ("4", 3)])
-def test_an_existing_changelog_has_a_partition_for_each_task(samzapy, job, partitions, expected):
-    samzapy("topic", "create", "local.in", "--partitions", "3")
-    samzapy(
-        "topic", "create", "local.s-changes", "--partitions", partitions, "--topic-config", "cleanup.policy=compact"
-    )
-    code, _, errors = samzapy("check", job)
-    assert code == expected, errors
-    assert (f"has {partitions} partitions, job has 3 tasks" in errors) == bool(expected)
-    assert samzapy("checkpoint", "show", job)[0] == (3 if partitions == "2" else 0)

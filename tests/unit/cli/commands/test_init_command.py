@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from samzapy.config.loader import load_job
-from samzapy.system.partitioner import partition_of
 from samzapy.version import VERSION
 
 toml = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -96,15 +95,6 @@ def test_its_own_tests_need_no_kafka(samzapy, tmp_path, options):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_project_is_made_where_it_is_asked_for(samzapy, tmp_path):
-    (tmp_path / "projects").mkdir()
-    code, output, _ = samzapy("init", "hello", "--dir", "projects")
-    assert code == 0
-    assert listed(tmp_path / "projects" / "hello") == FILES
-    assert "  cd projects/hello\n" in output
-    assert listed(tmp_path) == ["projects"]
-
-
 def test_the_commands_are_for_the_shell_in_a_folder_of_any_name(samzapy, tmp_path):
     (tmp_path / "My Projects").mkdir()
     assert "  cd 'My Projects/hello'\n" in samzapy("init", "hello", "--dir", "My Projects")[1]
@@ -140,12 +130,6 @@ def test_mypy_in_strict_mode_finds_nothing_in_a_project_with_classes(samzapy, tm
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "hello.py"]
     done = subprocess.run(mypy, cwd=tmp_path / "hello", capture_output=True, text=True, check=False, timeout=150)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_its_input_has_something_for_both_tasks(samzapy, tmp_path):
-    samzapy("init", "hello")
-    lines = (tmp_path / "hello" / "input.tsv").read_text().splitlines()
-    assert {partition_of(line.partition("\t")[0].encode(), 2) for line in lines} == {0, 1}
 
 
 @pytest.mark.parametrize("options", EVERY_OPTION)
@@ -197,13 +181,6 @@ def test_what_exists_is_not_overwritten(samzapy, tmp_path, make):
     assert (code, errors) == (2, "error: NAME: hello exists already\n")
     assert listed(tmp_path) == ["hello"]
     assert (tmp_path / "hello").is_file() or listed(tmp_path / "hello") == []
-
-
-def test_a_folder_that_is_not_there_is_refused(samzapy, tmp_path):
-    code, _, errors = samzapy("init", "hello", "--dir", "nowhere")
-    assert code == 2
-    assert "'nowhere' does not exist" in errors
-    assert listed(tmp_path) == []
 
 
 def test_a_project_that_cannot_be_finished_leaves_nothing_behind(samzapy, tmp_path, monkeypatch):

@@ -99,24 +99,12 @@ def test_streams_are_listed_with_partitions_and_policy(topic):
     assert rows == [["local.a", "1", "delete"], ["local.b", "2", "compact"]]
 
 
-def test_a_system_without_streams_lists_none(topic, tmp_path):
-    assert topic("list").splitlines()[:2] == ["Streams of local", "  none"]
-    assert not (tmp_path / ".samzapy").exists()
-
-
 def test_a_stream_is_described_with_offsets_and_configuration(topic):
     topic("create", "local.a", "--partitions", "1", "--topic-config", "max.message.bytes=5000")
     topic("write", "local.a", stdin="a\nb\n")
     output = topic("describe", "local.a")
     assert ["0", "0", "2", "2"] in [line.split() for line in output.splitlines()]
     assert ["max.message.bytes", "5000"] in [line.split() for line in output.splitlines()]
-
-
-def test_the_path_says_which_local_system(topic, tmp_path):
-    topic("create", "local.a", "--partitions", "1", "--path", "other.db")
-    assert (tmp_path / "other.db").exists()
-    assert "local.a" in topic("list", "--path", "other.db")
-    assert "local.a" not in topic("list")
 
 
 def test_a_job_file_says_where_its_systems_are_and_which_serdes_they_have(topic, tmp_path):
@@ -129,18 +117,6 @@ def test_a_job_file_says_where_its_systems_are_and_which_serdes_they_have(topic,
     (record,) = lines(topic("read", "log.in", "--job", "job.properties"))
     assert (record["key"], record["message"]) == (7, {"a": 1})
     assert "log.in" in topic("list", "--job", "job.properties")
-
-
-def test_keys_of_the_job_file_are_overridden_as_everywhere(topic, tmp_path):
-    (tmp_path / "job.properties").write_text(
-        "job.name=j\ntask.class=a:B\ntask.inputs=log.in\nsystems.log.samza.factory=local\nsystems.log.path=log.db\n"
-    )
-    there = ("--job", "job.properties", "--config", "systems.log.path=other.db")
-    topic("create", "log.in", "--partitions", "1", "--topic-config", "cleanup.policy=compact", *there)
-    topic("write", "log.in", "--msg-serde", "string", *there, stdin="k\ta\n")
-    assert [r["message"] for r in lines(topic("read", "log.in", "--msg-serde", "string", *there))] == ["a"]
-    assert "compact" in topic("describe", "log.in", *there)
-    assert not (tmp_path / "log.db").exists()
 
 
 def test_an_override_without_a_job_file_is_refused(samzapy):
@@ -185,12 +161,6 @@ def test_lines_that_come_slowly_are_on_the_stream_before_the_next_ones_come(samz
     assert samzapy("topic", "write", "local.a")[2] == "wrote 3 records to local.a\n"
     assert seen == [[], ["one"], ["one"], ["one", "two"]]
     assert [each["message"] for each in lines(topic("read", "local.a"))] == ["one", "two", "three"]
-
-
-def test_nothing_is_written_to_a_stream_that_does_not_exist(samzapy, topic):
-    topic("create", "local.a", "--partitions", "1")
-    code, _, errors = samzapy("topic", "write", "local.b", stdin="")
-    assert (code, errors.startswith("error: topic 'b' does not exist on system 'local'")) == (3, True)
 
 
 def test_the_command_in_the_error_makes_the_topic_where_the_job_looks_for_it(samzapy, tmp_path):
