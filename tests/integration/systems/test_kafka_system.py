@@ -93,48 +93,6 @@ def test_a_bound_counts_what_is_behind_an_open_transaction_and_a_take_over_frees
     assert read_until(consumer, lambda _: consumer.position(ssp) >= bound) == [b"committed"]
 
 
-def test_a_reader_reaches_the_end_behind_a_tail_of_aborted_transactions(topic, producer, reader, kafka_admin):
-    stream = topic()
-    ssp = ssp_of(stream)
-    writer = producer(uuid.uuid4().hex)
-    for values, end in (([b"1", b"2"], writer.commit), ([b"no"] * 500, writer.abort), ([b"no"], writer.abort)):
-        writer.begin()
-        writer.send([record(stream, value) for value in values])
-        writer.flush()
-        end()
-    end = 2 + 500 + 1 + 3  # each transaction's marker is a record too
-    assert end - kafka_admin.offsets([ssp])[ssp].upcoming in (0, 1)  # the broker answers before it writes the marker
-    consumer = reader(ssp, 0)
-    assert read_until(consumer, lambda _: consumer.position(ssp) >= end) == [b"1", b"2"]
-    assert consumer.position(ssp) == end == kafka_admin.offsets([ssp])[ssp].upcoming
-
-
-def test_a_position_after_a_seek_is_where_it_went(topic, producer, reader):
-    stream = topic()
-    ssp = ssp_of(stream)
-    writer = producer()
-    writer.send([record(stream, b"%d" % i) for i in range(10)])
-    writer.flush()
-    consumer = reader(ssp, 0)
-    assert len(read_until(consumer, lambda found: len(found) == 10)) == 10
-    consumer.seek(ssp, 4)
-    assert consumer.position(ssp) == 4
-    assert read_until(consumer, lambda found: len(found) >= 6) == [b"%d" % i for i in range(4, 10)]
-
-
-def test_an_older_attempt_is_fenced_by_the_stable_id(topic, producer):
-    stream, name = topic(), uuid.uuid4().hex
-    zombie = producer(name)
-    zombie.begin()
-    zombie.send([record(stream, b"zombie")])
-    zombie.flush()
-    producer(name)
-    with pytest.raises(ProducerFenced):
-        zombie.commit()
-    with pytest.raises(ProducerFenced):
-        zombie.abort()
-
-
 def test_a_transaction_that_took_too_long_costs_the_producer(topic, producer, reader, kafka_admin):
     stream = topic()
     ssp = ssp_of(stream)
@@ -192,28 +150,6 @@ def test_a_refused_record_aborts_its_transaction_and_a_successor_goes_on(topic, 
     assert read_until(reader(ssp_of(stream), 0), lambda found: len(found) == 1) == [b"next"]
 
 
-def test_a_full_queue_slows_sending_down_and_loses_nothing(topic, producer, kafka, kafka_admin):
-    stream = topic()
-    writer = producer(settings=kafka_at(kafka, queue_buffering_max_messages=1000))
-    writer.send_columns(change_columns(stream, 0, ((b"%d" % i, b"v") for i in range(20_000))))
-    writer.flush()
-    assert writer.last_offset(stream, 0) == 19_999
-    assert kafka_admin.offsets([ssp_of(stream)])[ssp_of(stream)].upcoming == 20_000
-
-
-def test_a_full_queue_keeps_records_with_headers_and_times_in_their_order(topic, producer, reader, kafka):
-    stream = topic()
-    writer = producer(settings=kafka_at(kafka, queue_buffering_max_messages=100))
-    sent = [OutgoingRecord(stream, b"k", b"%d" % i, None, None, [("n", b"%d" % i)], 1_000 + i) for i in range(1_000)]
-    writer.send(sent)
-    writer.flush()
-    consumer, found = reader(ssp_of(stream), 0), []
-    while len(found) < len(sent):
-        for batch in consumer.poll(1.0, 1_000):
-            found += zip(batch.values, batch.headers, batch.timestamps, strict=True)
-    assert found == [(record.value, list(record.headers), record.timestamp) for record in sent]
-
-
 def test_the_offset_of_the_last_placed_record_is_known_without_transactions(topic, producer):
     stream = topic()
     writer = producer()
@@ -221,15 +157,6 @@ def test_the_offset_of_the_last_placed_record_is_known_without_transactions(topi
     writer.send_columns(change_columns(stream, 0, [(b"k", b"change")]))
     writer.flush()
     assert writer.last_offset(stream, 0) == 2
-
-
-def test_records_whose_partition_is_left_to_their_key_are_acknowledged_like_others(topic, producer, kafka_admin):
-    stream = topic(partitions=3)
-    writer = producer()
-    writer.send([OutgoingRecord(stream, b"%d" % i, b"v") for i in range(300)])
-    writer.flush()
-    ranges = kafka_admin.offsets([ssp_of(stream, partition) for partition in range(3)])
-    assert sum(found.upcoming for found in ranges.values()) == 300
 
 
 def test_internal_topics_are_not_listed(topic, producer, kafka_admin):
