@@ -68,7 +68,7 @@ class Bootstrap:
         }
         return bool(lagging - {ssp.system_stream for ssp in self.ssps if ssp in waiting})
 
-    def look(self, position: PositionOf, released: Mapping[SystemStreamPartition, int]) -> bool:
+    def check(self, position: PositionOf, released: Mapping[SystemStreamPartition, int]) -> bool:
         """Whether everything has caught up. `position`: the next offset to hand out; `released`: the offset after the
         last record handed out."""
         for ssp, head in list(self._lagging.items()):
@@ -158,29 +158,29 @@ _FIRST = 64
 class Portion:
     """The number of records that the reader processes in about 20 ms, estimated from its polls; at most `most`."""
 
-    __slots__ = ("_clock", "_given", "_given_at", "_most", "records")
+    __slots__ = ("_clock", "_most", "_returned", "_returned_at", "records")
 
     def __init__(self, clock: Clock, most: int) -> None:
         self._clock = clock
         self._most = most
-        self._given = 0
-        self._given_at = clock.monotonic()
+        self._returned = 0
+        self._returned_at = clock.monotonic()
         self.records = min(_FIRST, most)
 
-    def asked(self) -> None:
-        """The reader is done with the last portion."""
-        if not self._given:
+    def processed(self) -> None:
+        """The reader has processed the last portion."""
+        if not self._returned:
             return
-        took = self._clock.monotonic() - self._given_at
+        took = self._clock.monotonic() - self._returned_at
         if took > 2 * _SECONDS:
-            self.records = max(1, int(self._given * _SECONDS / took))
-        elif took < _SECONDS / 2 and self._given >= self.records:
+            self.records = max(1, int(self._returned * _SECONDS / took))
+        elif took < _SECONDS / 2 and self._returned >= self.records:
             self.records = min(2 * self.records, self._most)
 
-    def given(self, records: int) -> None:
+    def returned(self, records: int) -> None:
         """The reader gets this number of records."""
-        self._given = records
-        self._given_at = self._clock.monotonic()
+        self._returned = records
+        self._returned_at = self._clock.monotonic()
 
 
 #: A partition with this many bytes waiting is paused until half of them have been chosen.
@@ -235,18 +235,18 @@ class ChoosingConsumer(SystemConsumer):
             self._bootstrap.begin(self.position)
             self._shut = frozenset(self._buffers) - self._bootstrap.ssps
             self._pause(self._shut)
-            self._look_at_bootstrap()
+            self._check_bootstrap()
 
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
-        self._portion.asked()
+        self._portion.processed()
         if self._bootstrap is not None:
             self._before = dict(self._released)
-            self._look_at_bootstrap()
-        self._take_in(0.0 if self._may_choose() else timeout_s, max_records)
+            self._check_bootstrap()
+        self._poll_all(0.0 if self._may_choose() else timeout_s, max_records)
         chosen = self._choose(min(self._portion.records, max_records)) if self._may_choose() else []
         if self._bootstrap is not None:
             self._chosen = [(batch.ssp, batch.offsets) for batch in chosen]
-        self._portion.given(sum(len(batch.offsets) for batch in chosen))
+        self._portion.returned(sum(len(batch.offsets) for batch in chosen))
         return chosen
 
     def epochs(self) -> Mapping[SystemStreamPartition, int]:
@@ -260,7 +260,7 @@ class ChoosingConsumer(SystemConsumer):
         self._consumers[ssp.system].seek(ssp, offset)
         self._buffers[ssp].clear()
         self._waiting.pop(ssp, None)
-        self._take_back(ssp, offset)
+        self._forget_released(ssp, offset)
         if ssp in self._full:
             self._full.discard(ssp)
             if ssp not in self._paused:
@@ -287,7 +287,7 @@ class ChoosingConsumer(SystemConsumer):
         for consumer in self._consumers.values():
             consumer.close()
 
-    def _take_back(self, ssp: SystemStreamPartition, offset: int) -> None:
+    def _forget_released(self, ssp: SystemStreamPartition, offset: int) -> None:
         """The reader processes no record from `offset` on, but may still process those that it got before it."""
         released = self._released.pop(ssp, None)
         if released is not None and released > offset:
@@ -302,9 +302,9 @@ class ChoosingConsumer(SystemConsumer):
             return bool(self._waiting)
         return not self._bootstrap.awaits(self.position, self._waiting.keys() | self._paused)
 
-    def _look_at_bootstrap(self) -> None:
+    def _check_bootstrap(self) -> None:
         assert self._bootstrap is not None
-        if self._bootstrap.look(self.position, self._released):
+        if self._bootstrap.check(self.position, self._released):
             opened, self._shut, self._bootstrap = self._shut - self._paused, frozenset(), None
             self._offer(opened)
 
@@ -314,15 +314,15 @@ class ChoosingConsumer(SystemConsumer):
         self._waiting.update((ssp, self._buffers[ssp]) for ssp in opened if len(self._buffers[ssp]))
         self._resume(ssp for ssp in opened if ssp not in self._full)
 
-    def _take_in(self, timeout_s: float, max_records: int) -> None:
+    def _poll_all(self, timeout_s: float, max_records: int) -> None:
         for consumer in self._consumers.values():
-            self._keep(consumer.poll(0.0 if len(self._consumers) > 1 else timeout_s, max_records))
+            self._add(consumer.poll(0.0 if len(self._consumers) > 1 else timeout_s, max_records))
         if timeout_s > 0 and len(self._consumers) > 1 and not self._may_choose():
             wait = min(timeout_s, self._max_idle_s) / len(self._consumers)
             for consumer in self._consumers.values():
-                self._keep(consumer.poll(wait, max_records))
+                self._add(consumer.poll(wait, max_records))
 
-    def _keep(self, batches: Iterable[RecordBatch]) -> None:
+    def _add(self, batches: Iterable[RecordBatch]) -> None:
         for batch in batches:
             ssp = batch.ssp
             buffer = self._buffers[ssp]
@@ -371,7 +371,7 @@ class ChoosingConsumer(SystemConsumer):
     def _by_consumer(
         self, ssps: Iterable[SystemStreamPartition]
     ) -> list[tuple[SystemConsumer, list[SystemStreamPartition]]]:
-        found: dict[str, list[SystemStreamPartition]] = {}
+        result: dict[str, list[SystemStreamPartition]] = {}
         for ssp in ssps:
-            found.setdefault(ssp.system, []).append(ssp)
-        return [(self._consumers[system], of_system) for system, of_system in found.items()]
+            result.setdefault(ssp.system, []).append(ssp)
+        return [(self._consumers[system], of_system) for system, of_system in result.items()]

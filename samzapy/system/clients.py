@@ -49,14 +49,14 @@ def load_factory(settings: SystemSettings) -> SystemFactory:
     """
     key = f"systems.{settings.name}.samza.factory"
     try:
-        found = load_class(settings.factory)
+        loaded = load_class(settings.factory)
     except PluginError as cause:
         raise ConfigError([ConfigProblem(key, settings.factory, str(cause))]) from cause
-    if not issubclass(found, SystemFactory):
+    if not issubclass(loaded, SystemFactory):
         allowed = "must name a subclass of samzapy.api.system.SystemFactory"
         raise ConfigError([ConfigProblem(key, settings.factory, allowed)])
     try:
-        return found()
+        return loaded()
     except Exception as cause:
         reason = f"cannot be made without arguments ({type(cause).__name__}: {cause})"
         raise ConfigError([ConfigProblem(key, settings.factory, reason)]) from cause
@@ -69,7 +69,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 
 class SystemClients:
-    """One admin and one producer a system, any number of consumers. Never made before a fork, never kept across
+    """One admin and one producer per system, any number of consumers. Never made before a fork, never kept across
     runs."""
 
     def __init__(
@@ -99,26 +99,26 @@ class SystemClients:
         return self._admins[system]
 
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
-        """The offsets that the partitions hold now; one request a system."""
-        found: dict[SystemStreamPartition, OffsetRange] = {}
+        """The offsets that the partitions hold now; one request per system."""
+        result: dict[SystemStreamPartition, OffsetRange] = {}
         for system, wanted in _by_system(ssps).items():
-            found.update(self.admin(system).offsets(wanted))
-        return found
+            result.update(self.admin(system).offsets(wanted))
+        return result
 
     def describe(self, streams: Iterable[SystemStream]) -> dict[SystemStream, StreamDescription | None]:
-        """The current descriptions of the streams, None for missing streams; one request a system."""
-        found: dict[SystemStream, StreamDescription | None] = {}
+        """The current descriptions of the streams, None for missing streams; one request per system."""
+        result: dict[SystemStream, StreamDescription | None] = {}
         for system, wanted in _by_system(streams).items():
             described = self.admin(system).describe_all([stream.stream for stream in wanted])
-            found.update((SystemStream(system, name), each) for name, each in described.items())
-        return found
+            result.update((SystemStream(system, name), item) for name, item in described.items())
+        return result
 
     def names(self, systems: Iterable[str]) -> dict[str, list[str]]:
         """The names of all streams, by system; one request each."""
         return {system: self.admin(system).list_streams() for system in sorted(systems)}
 
     def create(self, specs: Mapping[SystemStream, StreamSpec]) -> None:
-        """Create the streams that do not exist; one request a system."""
+        """Create the streams that do not exist; one request per system."""
         for system, wanted in _by_system(specs).items():
             self.admin(system).create_all([specs[stream] for stream in wanted])
 
@@ -126,10 +126,10 @@ class SystemClients:
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
     ) -> dict[SystemStreamPartition, int]:
         """Like `SystemAdmin.ends`, for partitions of any systems."""
-        found: dict[SystemStreamPartition, int] = {}
+        result: dict[SystemStreamPartition, int] = {}
         for system, wanted in _by_system(ssps).items():
-            found.update(self.admin(system).ends(wanted, committed=committed))
-        return found
+            result.update(self.admin(system).ends(wanted, committed=committed))
+        return result
 
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
         """Like `SystemAdmin.mirror`, for partitions of any systems."""
@@ -143,44 +143,44 @@ class SystemClients:
     def stream_ids(self, streams: Iterable[SystemStream]) -> dict[SystemStream, str]:
         """The current ids of the existing streams; one request per system."""
         described = self.describe(streams)
-        return {stream: found.stream_id for stream, found in described.items() if found is not None}
+        return {stream: item.stream_id for stream, item in described.items() if item is not None}
 
     def stream_id(self, stream: SystemStream) -> str:
         """The id that distinguishes a stream from earlier and later ones of its name; asked once. Raises
         UnknownStream."""
-        found = self._stream_ids.get(stream)
-        if found is None:
+        result = self._stream_ids.get(stream)
+        if result is None:
             described = self.admin(stream.system).describe(stream.stream)
             if described is None:
                 raise UnknownStream(stream.system, stream.stream)
-            found = self._stream_ids[stream] = described.stream_id
-        return found
+            result = self._stream_ids[stream] = described.stream_id
+        return result
 
     def producer(self, system: str) -> SystemProducer:
         """The producer of a system."""
         if system not in self._producers:
-            made = self._factory(system).producer(self._settings[system], f"{self._client_id}-producer")
-            self._producers[system] = made
-            self._measured.append((f"{system}/producer", made))
+            built = self._factory(system).producer(self._settings[system], f"{self._client_id}-producer")
+            self._producers[system] = built
+            self._measured.append((f"{system}/producer", built))
         return self._producers[system]
 
     def transactional(self, system: str, transactional_id: str) -> SystemProducer:
         """A new producer with that id; it has not taken over from its predecessor yet."""
         settings = self._settings[system]
-        made = self._factory(system).producer(
+        built = self._factory(system).producer(
             settings, f"{self._client_id}-transactions", transactional_id, self._transaction_timeout_ms
         )
-        self._transactional.append(made)
-        self._measured.append((f"{system}/transactions-{len(self._transactional) - 1}", made))
-        return made
+        self._transactional.append(built)
+        self._measured.append((f"{system}/transactions-{len(self._transactional) - 1}", built))
+        return built
 
     @contextmanager
     def fencing(self, system: str, transactional_id: str) -> Iterator[SystemProducer]:
         """Like `transactional`, closed at the end of the context."""
         settings = self._settings[system]
         client_id, timeout_ms = f"{self._client_id}-fence", self._transaction_timeout_ms
-        with closing(self._factory(system).producer(settings, client_id, transactional_id, timeout_ms)) as made:
-            yield made
+        with closing(self._factory(system).producer(settings, client_id, transactional_id, timeout_ms)) as producer:
+            yield producer
 
     def purge(self) -> None:
         """Make the producers discard their unsent records; from any thread."""
@@ -189,10 +189,10 @@ class SystemClients:
 
     def consumer(self, system: str) -> SystemConsumer:
         """A new consumer of a system."""
-        made = self._factory(system).consumer(self._settings[system], f"{self._client_id}-consumer")
-        self._consumers.append(made)
-        self._measured.append((f"{system}/consumer-{len(self._consumers) - 1}", made))
-        return made
+        built = self._factory(system).consumer(self._settings[system], f"{self._client_id}-consumer")
+        self._consumers.append(built)
+        self._measured.append((f"{system}/consumer-{len(self._consumers) - 1}", built))
+        return built
 
     def metrics(self) -> dict[str, float]:
         """The numbers of all clients, closed ones included, as `SYSTEM/CLIENT/NAME`; from any thread, one at a time."""
@@ -227,7 +227,7 @@ class SystemClients:
 
 
 class KnownStreams:
-    """Descriptions of streams as of the first look, for the length of a start or a check; missing streams are looked
+    """Descriptions of streams as of the first request, for the length of a start or a check; missing streams are asked
     for again."""
 
     def __init__(self, clients: SystemClients) -> None:
@@ -237,8 +237,8 @@ class KnownStreams:
     def look(self, streams: Iterable[SystemStream]) -> None:
         """Ask for the unknown ones in one request."""
         unknown = {stream for stream in streams if stream not in self._known}
-        found = self._clients.describe(unknown)
-        self._known.update((stream, each) for stream, each in found.items() if each is not None)
+        result = self._clients.describe(unknown)
+        self._known.update((stream, item) for stream, item in result.items() if item is not None)
 
     def __call__(self, stream: SystemStream) -> StreamDescription | None:
         """The description of a stream, None if it does not exist."""
@@ -249,10 +249,10 @@ class KnownStreams:
 
 def _by_system(places: Iterable[_Place]) -> dict[str, list[_Place]]:
     """Streams or partitions, each once, in order."""
-    found: dict[str, list[_Place]] = {}
+    result: dict[str, list[_Place]] = {}
     for place in sorted(set(places)):
-        found.setdefault(place.system, []).append(place)
-    return found
+        result.setdefault(place.system, []).append(place)
+    return result
 
 
 def job_clients(
