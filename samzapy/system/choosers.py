@@ -130,10 +130,10 @@ def chooser_of(config: JobConfig, ssps: frozenset[SystemStreamPartition]) -> Cho
     make = _leaf(config)
     priority_of = {ssp: priority(config.stream(ssp.system_stream)) for ssp in ssps}
     tiers: Mapping[int, list[SystemStreamPartition]] = {
-        each: [ssp for ssp in ssps if priority_of[ssp] == each] for each in set(priority_of.values())
+        item: [ssp for ssp in ssps if priority_of[ssp] == item] for item in set(priority_of.values())
     }
-    made = {each: make(frozenset(tier)) for each, tier in tiers.items()}
-    chooser: Chooser = next(iter(made.values())) if len(made) == 1 else Tiered(priority_of, made)
+    built = {item: make(frozenset(tier)) for item, tier in tiers.items()}
+    chooser: Chooser = next(iter(built.values())) if len(built) == 1 else Tiered(priority_of, built)
     if config.task.chooser.batch_size > 0:
         return Batching(chooser, config.task.chooser.batch_size)
     return chooser
@@ -152,13 +152,13 @@ def load_chooser(config: JobConfig) -> type[MessageChooser] | None:
     if path is None:
         return None
     try:
-        found = load_class(path)
+        result = load_class(path)
     except PluginError as cause:
         raise ConfigError([ConfigProblem("task.chooser.class", path, str(cause))]) from cause
-    if not issubclass(found, MessageChooser) or getattr(found, "__abstractmethods__", False):
+    if not issubclass(result, MessageChooser) or getattr(result, "__abstractmethods__", False):
         message = "must be a MessageChooser that defines choose(waiting)"
         raise ConfigError([ConfigProblem("task.chooser.class", path, message)])
-    return found
+    return result
 
 
 def _leaf(config: JobConfig) -> Callable[[frozenset[SystemStreamPartition]], Chooser]:

@@ -113,8 +113,8 @@ _SYSTEMS = (
     Mutant("samzapy/system/local/reader.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
     Mutant(
         "samzapy/system/local/cleaning.py",
-        "_compact(database, topic, slot, found.stable, now_ms, stopped)",
-        "_compact(database, topic, slot, found.upcoming, now_ms, stopped)",
+        "_compact(database, topic, slot, result.stable, now_ms, stopped)",
+        "_compact(database, topic, slot, result.upcoming, now_ms, stopped)",
         (_LOCAL,),
     ),
     Mutant("samzapy/system/local/cleaning.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
@@ -126,8 +126,8 @@ _SYSTEMS = (
     ),
     Mutant(
         "samzapy/system/local/cleaning.py",
-        "min(found.upcoming if kept is None else kept, found.stable)",
-        "found.upcoming if kept is None else kept",
+        "min(result.upcoming if kept is None else kept, result.stable)",
+        "result.upcoming if kept is None else kept",
         (_LOCAL,),
     ),
 )

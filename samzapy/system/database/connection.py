@@ -116,15 +116,15 @@ _MICROSECOND = timedelta(microseconds=1)
 def micros(value: Any, where: str) -> int:
     """Microseconds since 1970 of a time that was read; without a time zone it is UTC. Raises EnvironmentFailure, naming
     `where`, for a value that is no time."""
-    found = value
+    result = value
     if isinstance(value, str) and _TEXT.fullmatch(value):
         # Finer fractions than Python's are cut off.
-        found = datetime.fromisoformat(value[:26] if "." not in value else value[:26].ljust(26, "0"))
-    if not isinstance(found, datetime):
+        result = datetime.fromisoformat(value[:26] if "." not in value else value[:26].ljust(26, "0"))
+    if not isinstance(result, datetime):
         raise EnvironmentFailure(f"{where}: expected a time, as text 2026-01-31 12:00:00 in UTC, got {value!r:.80}")
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=timezone.utc)
-    return (found - _EPOCH) // _MICROSECOND
+    if result.tzinfo is None:
+        result = result.replace(tzinfo=timezone.utc)
+    return (result - _EPOCH) // _MICROSECOND
 
 
 def bound(dialect: str, column: sa.ColumnElement[Any], time_us: int) -> sa.ColumnElement[Any]:

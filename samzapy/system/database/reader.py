@@ -141,13 +141,13 @@ def last_number(connection: sa.Connection, source: SourceTable) -> int | None:
     """The last number of the order column that was given out; None if it is unknown: the column has no sequence, or the
     user has no right to read it."""
     dialect = connection.dialect
-    found = None
+    result = None
     if dialect.name == "postgresql":
         table = dialect.identifier_preparer.format_table(source.table)
-        found = connection.scalar(_POSTGRES, {"table": table, "column": source.order.name})
+        result = connection.scalar(_POSTGRES, {"table": table, "column": source.order.name})
     elif dialect.name == "sqlite" and source.order.primary_key and sa.inspect(connection).has_table("sqlite_sequence"):
-        found = connection.scalar(_SQLITE, {"table": source.table.name})
-    return None if found is None else int(found)
+        result = connection.scalar(_SQLITE, {"table": source.table.name})
+    return None if result is None else int(result)
 
 
 #: Rows of one statement; drivers hold all of them in memory.
@@ -287,9 +287,9 @@ class DatabaseReader(LogReader):
         for stream, of_stream in by_stream.items():
             if max_records > 0 and self._streams[stream].wait_s <= 0:
                 with self._database.connected() as connection:
-                    found = self._streams[stream].read(connection, of_stream, max_records)
-                max_records -= sum(len(each.batch.offsets) for each in found.values() if each.batch)
-                fetched |= found
+                    result = self._streams[stream].read(connection, of_stream, max_records)
+                max_records -= sum(len(each.batch.offsets) for each in result.values() if each.batch)
+                fetched |= result
         return fetched
 
     def wait(self, timeout_s: float) -> float:

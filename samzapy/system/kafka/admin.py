@@ -111,9 +111,9 @@ class KafkaAdmin(SystemAdmin):
             return set()
         new = [_new_topic(spec) for spec in wanted.values()]
         answers = self._change(lambda client: client.create_topics(new, request_timeout=_CHANGE_S))
-        made = {stream: spec for stream, spec in wanted.items() if self._was_made(stream, answers[stream])}
-        self._wait_for_leaders(made)
-        return set(made)
+        built = {stream: spec for stream, spec in wanted.items() if self._was_made(stream, answers[stream])}
+        self._wait_for_leaders(built)
+        return set(built)
 
     def _was_made(self, stream: str, answer: Any) -> bool:
         if isinstance(answer, KafkaError) and answer.code() in _IMPOSSIBLE:
@@ -124,19 +124,19 @@ class KafkaAdmin(SystemAdmin):
         self._known.add(stream)
         return not existed
 
-    def _wait_for_leaders(self, made: Mapping[str, StreamSpec]) -> None:
+    def _wait_for_leaders(self, built: Mapping[str, StreamSpec]) -> None:
         def leaderless() -> str | None:
-            found = self._topics(made)
-            return next((name for name, spec in made.items() if not _has_leaders(found.get(name), spec)), None)
+            found = self._topics(built)
+            return next((name for name, spec in built.items() if not _has_leaders(found.get(name), spec)), None)
 
-        if made:
-            patience_s = _SETTLE_S + _SETTLE_PARTITION_S * sum(spec.partitions for spec in made.values())
+        if built:
+            patience_s = _SETTLE_S + _SETTLE_PARTITION_S * sum(spec.partitions for spec in built.values())
             self._wait("has no leaders", leaderless, patience_s)
             # The metadata name a leader a little before the broker knows that it is the leader.
             system = self._client_errors.system
             of_all = [
                 SystemStreamPartition(system, name, number)
-                for name, spec in made.items()
+                for name, spec in built.items()
                 for number in range(spec.partitions)
             ]
             self._list_offsets(of_all, OffsetSpec.latest(), patience_s=patience_s)

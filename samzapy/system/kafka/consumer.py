@@ -101,7 +101,7 @@ class KafkaConsumer(SystemConsumer):
         if fetch is None or failure is not None:
             raise self._why_not()
         try:
-            found, events = fetch.take(timeout_s, max_records)
+            result, events = fetch.take(timeout_s, max_records)
         except KafkaException as cause:
             raise self._client_errors.general_error(error_of(cause)) from cause
         except RuntimeError as cause:
@@ -111,7 +111,7 @@ class KafkaConsumer(SystemConsumer):
         if self._client_errors.new_ids:
             self._check_ids()
         positions = self._positions
-        for batch in found:
+        for batch in result:
             positions[batch.ssp] = batch.offsets[-1] + 1
         for event in events:
             if event.error.code() in UNKNOWN_PARTITION:
@@ -121,19 +121,19 @@ class KafkaConsumer(SystemConsumer):
                 self._failure = failure = self._error(event)
         if self._client_errors.missing and failure is None:
             self._failure = failure = self._deletion()
-        if not found:
+        if not result:
             if failure is not None:
                 raise failure
             self._client_errors.check()
-        return found
+        return result
 
     def position(self, ssp: SystemStreamPartition) -> int:
         known = self._positions[ssp]
         if self._client is None:
             return known
         # librdkafka's position also passes records that it never delivers: control records, aborted transactions.
-        found: int = self._call(lambda client: client.position([_at(ssp)]))[0].offset
-        return max(known, found)
+        result: int = self._call(lambda client: client.position([_at(ssp)]))[0].offset
+        return max(known, result)
 
     def epochs(self) -> Mapping[SystemStreamPartition, int]:
         if self._client is not None:
@@ -192,9 +192,9 @@ class KafkaConsumer(SystemConsumer):
 
     def _check_ids(self) -> None:
         """Raise PositionVoid if a topic was created again: what was fetched may be of the new one."""
-        found = dict(self._client_errors.new_ids)
+        result = dict(self._client_errors.new_ids)
         self._client_errors.new_ids.clear()
-        for topic, now in found.items():
+        for topic, now in result.items():
             before = self._ids.setdefault(topic, now)
             if before != now:
                 self._failure = PositionVoid.made_anew(f"{self._client_errors.system}.{topic}", before, now)
@@ -281,5 +281,5 @@ class GroupPositions:
         return f"group '{self._group}'"
 
     def _answer(self, error: KafkaError | None, offsets: list[Any]) -> None:
-        self._error = error or next((each.error for each in offsets if each.error is not None), None)
+        self._error = error or next((item.error for item in offsets if item.error is not None), None)
         self._answered = True

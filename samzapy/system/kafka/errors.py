@@ -111,8 +111,8 @@ _CONSEQUENCES = frozenset(
 
 def error_of(cause: KafkaException | KafkaError) -> KafkaError:
     """The KafkaError inside a KafkaException: its only argument."""
-    found = cause.args[0] if isinstance(cause, KafkaException) else cause
-    return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(found))  # noqa: SLF001
+    result = cause.args[0] if isinstance(cause, KafkaException) else cause
+    return result if isinstance(result, KafkaError) else KafkaError(KafkaError._FAIL, str(result))  # noqa: SLF001
 
 
 def one_line(error: KafkaError) -> str:

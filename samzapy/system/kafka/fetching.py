@@ -60,9 +60,9 @@ def open_consumer(properties: Mapping[str, Any], client_errors: ClientErrors) ->
         client = make_client(Consumer, properties, client_errors)
         return client, MessageFetch(client, client_errors.system)
     client = make_client(Consumer, {**with_extension(properties), **_OWN_ERRORS}, client_errors)
-    found = list[Event]()
-    queue = extension.FetchQueue(client, _noted(client_errors, found))
-    return client, NativeFetch(client, queue, client_errors.system, found)
+    result = list[Event]()
+    queue = extension.FetchQueue(client, _noted(client_errors, result))
+    return client, NativeFetch(client, queue, client_errors.system, result)
 
 
 #: A property of the extension: errors outside of calls go to its queue's `on_error`.
@@ -71,7 +71,7 @@ _OWN_ERRORS = {"samzapy.errors": "queue"}
 _PLACE = re.compile(r"(\S+) \[(-?\d+)\]: ")
 
 
-def _noted(client_errors: ClientErrors, found: list[Event]) -> Callable[[int, str], None]:
+def _noted(client_errors: ClientErrors, result: list[Event]) -> Callable[[int, str], None]:
     """What the extension calls for an error outside of calls: one of a partition is added to `found`."""
 
     def note(code: int, text: str) -> None:
@@ -79,7 +79,7 @@ def _noted(client_errors: ClientErrors, found: list[Event]) -> Callable[[int, st
         if place is None:
             client_errors.note(error)
         else:
-            found.append(Event(error, place[1], int(place[2])))
+            result.append(Event(error, place[1], int(place[2])))
 
     return note
 
@@ -91,11 +91,11 @@ def _event_of(message: Any) -> Event:
 class NativeFetch(Fetch):
     """Has a queue of its own, to which librdkafka forwards the records and events of the partitions."""
 
-    def __init__(self, client: Any, queue: Any, system: str, found: list[Event]) -> None:
+    def __init__(self, client: Any, queue: Any, system: str, result: list[Event]) -> None:
         """`found`: the queue appends errors of partitions."""
         self._client = client
         self._queue = queue
-        self._found = found
+        self._found = result
         # The queue must not go while another thread waits for it.
         self._lock = Lock()
         self._system = system
@@ -122,17 +122,17 @@ class NativeFetch(Fetch):
         # the records: what librdkafka has logged before it fetched them is known when they are returned.
         beside = self._client.poll(0)
         ssps = self._ssps
-        found = [RecordBatch(ssps[topic, partition], *columns) for topic, partition, *columns in runs]
+        result = [RecordBatch(ssps[topic, partition], *columns) for topic, partition, *columns in runs]
         events = [Event(KafkaError(code, text), topic, partition) for code, text, topic, partition in reports]
         if self._found:
             events += self._found
             self._found.clear()
         if self._moved:
-            self._moved.difference_update((each.ssp.stream, each.ssp.partition) for each in found)
+            self._moved.difference_update((item.ssp.stream, item.ssp.partition) for item in result)
         if beside is not None:
             assert beside.error() is not None, "a record has not come by the queue of its partition"
             events.insert(0, _event_of(beside))
-        return found, events
+        return result, events
 
     def close(self) -> None:
         with self._lock:
@@ -172,20 +172,20 @@ class MessageFetch(Fetch):
         """Do nothing, as in `follow`."""
 
     def take(self, timeout_s: float, most: int) -> Taken:
-        client, found, events = self._client, list[RecordBatch](), list[Event]()
+        client, result, events = self._client, list[RecordBatch](), list[Event]()
         messages = client.consume(min(most, _SLICE), 0) or self._first(timeout_s, most)
         while messages:
             records, errors = split_errors(messages)
             taken = len(messages)
             messages = []  # so that they are gone before there are others
-            found.extend(batches(self._system, records))
+            result.extend(batches(self._system, records))
             records = []
             events.extend(map(_event_of, errors))
             most -= taken
             if taken < _SLICE or most <= 0 or events:
                 break
             messages = client.consume(min(most, _SLICE), 0)
-        return found, events
+        return result, events
 
     def _first(self, timeout_s: float, most: int) -> list[Any]:
         """Wait for one record and take the records that came with it. consume(n, t) would wait the whole t for n

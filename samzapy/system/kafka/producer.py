@@ -87,9 +87,9 @@ class KafkaProducer(SystemProducer):
         return self._last_offsets.get((stream, partition))
 
     def purge(self) -> None:
-        made = self._made
-        if made is not None:
-            made[0].purge()
+        built = self._made
+        if built is not None:
+            built[0].purge()
 
     def close(self) -> None:
         if not self._calls.closed:
@@ -199,7 +199,7 @@ class KafkaProducer(SystemProducer):
             left, times = self._call("flush", lambda client: client.flush(min(timeout_s, _FLUSH_S))), times - 1
             if left and times % _DELETED_STEPS == 0:
                 self._check_deleted()
-            failure = min(self._queue.failures(), key=lambda each: remoteness(each.error), default=None)
+            failure = min(self._queue.failures(), key=lambda item: remoteness(item.error), default=None)
         if failure is not None:
             raise self._undelivered(failure)
         self._client_errors.check()
@@ -225,14 +225,14 @@ class KafkaProducer(SystemProducer):
         self._refused = error.code() in REFUSED
         system, who = self._client_errors.system, self._client_errors.who
         limit = self._limit_of(stream) if error.code() in TOO_LARGE else None
-        found = delivery_error(error, system, f"{system}.{stream}[{partition}]", size, limit, who)
-        return self._cause_of(found) if self._calls.in_transaction and not is_final(error) else found
+        result = delivery_error(error, system, f"{system}.{stream}[{partition}]", size, limit, who)
+        return self._cause_of(result) if self._calls.in_transaction and not is_final(error) else result
 
     def _refusal(self) -> SamzapyError | None:
         """The error of a record that the broker has refused, or that the client may not write; None if there is none.
         After its fatal error the client reports on all records at once."""
         for _ in self._served():
-            failure = next((each for each in self._queue.failures() if is_final(each.error)), None)
+            failure = next((item for item in self._queue.failures() if is_final(item.error)), None)
             if failure is not None:
                 return self._undelivered(failure)
         return None
@@ -245,7 +245,7 @@ class KafkaProducer(SystemProducer):
             with suppress(KafkaException, SystemError):
                 self._client.poll(_REPORT_S)
 
-    def _cause_of(self, found: SamzapyError) -> SamzapyError:
+    def _cause_of(self, result: SamzapyError) -> SamzapyError:
         """The error for a failed record in an open transaction. After a fence, or where the client may not write,
         records fail with many different errors, and calls as made out of order."""
         try:
@@ -256,7 +256,7 @@ class KafkaProducer(SystemProducer):
             error = error_of(cause)
             if error.fatal() or error.code() in UNAUTHORISED:
                 return self._transaction_error(error, "flush")
-        return _aborted(found) if type(found) is ProducerError else found
+        return _aborted(result) if type(result) is ProducerError else result
 
     def _transaction_error(self, error: KafkaError, call: str) -> SamzapyError:
         """The error for a failed call; names the partition that the client may not write to."""

@@ -105,9 +105,9 @@ _CONNECTION = re.compile(
 
 def bootstrap_servers(settings: SystemSettings) -> str:
     """The cluster's address; raises ConfigError if neither side names one."""
-    found = settings.consumer.get("bootstrap.servers") or settings.producer.get("bootstrap.servers")
-    if found:
-        return found
+    result = settings.consumer.get("bootstrap.servers") or settings.producer.get("bootstrap.servers")
+    if result:
+        return result
     key = f"systems.{settings.name}.consumer.bootstrap.servers"
     raise ConfigError([ConfigProblem(key, None, "is required, e.g. localhost:9092")])
 
@@ -232,13 +232,13 @@ def _tried(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProbl
     if _reason(side, rest) is None:
         return []
     alone = {key: _reason(side, {key: value}) for key, value in rest.items()}
-    found = [
+    result = [
         _problem(system, side, key, rest[key], reason)
         for key, reason in alone.items()
         if reason is not None and (key in reason or not _CONNECTION.match(key))
     ]
-    if found:
-        return found
+    if result:
+        return result
     return [ConfigProblem(f"systems.{system}.{side}", None, str(_reason(side, rest)))]
 
 

@@ -59,14 +59,14 @@ class _Statistics:
     topics: dict[str, _Topic] = field(default_factory=dict)
 
 
-def _counters(found: _Statistics) -> dict[str, float]:
-    brokers = found.brokers.values()
+def _counters(result: _Statistics) -> dict[str, float]:
+    brokers = result.brokers.values()
     return {
-        "requests": found.tx,
-        "sent-bytes": found.tx_bytes,
-        "received-bytes": found.rx_bytes,
-        "messages-sent": found.txmsgs,
-        "messages-received": found.rxmsgs,
+        "requests": result.tx,
+        "sent-bytes": result.tx_bytes,
+        "received-bytes": result.rx_bytes,
+        "messages-sent": result.txmsgs,
+        "messages-received": result.rxmsgs,
         "request-errors": sum(broker.txerrs + broker.rxerrs for broker in brokers),
         "request-retries": sum(broker.txretries for broker in brokers),
         "request-timeouts": sum(broker.req_timeouts for broker in brokers),
@@ -74,15 +74,15 @@ def _counters(found: _Statistics) -> dict[str, float]:
     }
 
 
-def _gauges(found: _Statistics) -> dict[str, float]:
+def _gauges(result: _Statistics) -> dict[str, float]:
     # Brokers with a number; librdkafka lists the addresses that it began with besides.
-    brokers = [broker for broker in found.brokers.values() if broker.nodeid >= 0]
-    partitions = [each for topic in found.topics.values() for each in topic.partitions.values()]
+    brokers = [broker for broker in result.brokers.values() if broker.nodeid >= 0]
+    partitions = [item for topic in result.topics.values() for item in topic.partitions.values()]
     return {
-        "queued-messages": found.msg_cnt,
-        "queued-bytes": found.msg_size,
-        "fetched-messages": sum(each.fetchq_cnt for each in partitions),
-        "fetched-bytes": sum(each.fetchq_size for each in partitions),
+        "queued-messages": result.msg_cnt,
+        "queued-bytes": result.msg_size,
+        "fetched-messages": sum(item.fetchq_cnt for item in partitions),
+        "fetched-bytes": sum(item.fetchq_size for item in partitions),
         "brokers-up": sum(broker.state == "UP" for broker in brokers),
         "round-trip-p99-us": max((broker.rtt.p99 for broker in brokers), default=0),
         "throttle-ms": max((broker.throttle.avg for broker in brokers), default=0),
@@ -117,8 +117,8 @@ class ClientStatistics:
         return counters | self._gauges if newest.is_known(self._clock.monotonic(), self.period_s) else counters
 
     def _parse(self, text: str) -> None:
-        found = decode(_Statistics, text.encode())
-        if found.name != self._handle:
-            self._handle = found.name
+        result = decode(_Statistics, text.encode())
+        if result.name != self._handle:
+            self._handle = result.name
             self._before = {name: self._before.get(name, 0) + count for name, count in self._counted.items()}
-        self._read, self._counted, self._gauges = text, _counters(found), _gauges(found)
+        self._read, self._counted, self._gauges = text, _counters(result), _gauges(result)

@@ -69,19 +69,19 @@ def clean(database: Database, topic: Topic, slot: int, now_ms: int, stopped: Cal
 
 def _clean(database: Database, topic: Topic, slot: int, now_ms: int, stopped: Callable[[], bool]) -> int:
     with database.read():
-        found = bounds(database, slot)
+        result = bounds(database, slot)
         row = database.execute("SELECT dirty_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
         kept = first_not_older(database, slot, now_ms - topic.retention_ms) if topic.expires else None
-    if found is None:
+    if result is None:
         return 0
     removed = 0
     if topic.expires:
-        before = max(found.oldest, min(found.upcoming if kept is None else kept, found.stable))
+        before = max(result.oldest, min(result.upcoming if kept is None else kept, result.stable))
         with database.write():
             database.execute("UPDATE partitions SET oldest = max(oldest, ?) WHERE slot = ?", (before, slot))
         removed += _drop(database, slot, stopped, _EXPIRED, (slot, before))
     if topic.compacted:
-        removed += _compact(database, topic, slot, found.stable, now_ms, stopped)
+        removed += _compact(database, topic, slot, result.stable, now_ms, stopped)
     _count(database, slot, row[0])
     return removed
 

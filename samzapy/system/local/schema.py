@@ -121,7 +121,7 @@ def encode_header_column(column: Iterable[Headers | None]) -> Iterator[bytes | N
 
 def decode_headers(data: bytes) -> Headers:
     """The inverse of `encode_headers`."""
-    found: list[tuple[str, bytes | None]] = []
+    result: list[tuple[str, bytes | None]] = []
     at, end = 0, len(data)
     while at < end:
         start = at + 4
@@ -130,8 +130,8 @@ def decode_headers(data: bytes) -> Headers:
         length = _unpack(data, at)[0]
         at += 4
         if length == _NULL:
-            found.append((name, None))
+            result.append((name, None))
         else:
-            found.append((name, data[at : at + length]))
+            result.append((name, data[at : at + length]))
             at += length
-    return found
+    return result
