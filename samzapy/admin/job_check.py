@@ -152,7 +152,7 @@ def look_around(
     because of an open transaction. Raises UnknownStream for an input, a stream that fills a store or a stream of dead
     letters that does not exist, ConfigError for a broadcast partition that does not exist and for a store that was
     written with other serdes, EnvironmentFailure for a changelog that could not hold the state, for inputs that a task
-    could not join and for a store that is being migrated, NotReachable if a system does not answer.
+    could not join, NotReachable if a system does not answer.
     """
     with closing(job_clients(config, _PURPOSE)) as clients, closing(JobRecords.of(config, _PURPOSE)) as records:
         for system in config.systems:

@@ -59,7 +59,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Requested:
     """A requirement and where it stands: a file with a line, or the package that has it."""
 
     requirement: Requirement
@@ -82,8 +82,8 @@ def pack(archive: Path, requirements: Path | None = None, interpreter: Path | No
         raise ConfigError(
             [ConfigProblem("archive", str(archive), f"expected a name that ends in {' or '.join(_SUFFIXES)}")]
         )
-    wanted = [Wanted(Requirement(_OWN), _OWN), *(read_requirements(requirements) if requirements else ())]
-    packages = closure(wanted)
+    requested = [Requested(Requirement(_OWN), _OWN), *(read_requirements(requirements) if requirements else ())]
+    packages = closure(requested)
     part = archive.with_name(f".{archive.name}.{os.getpid()}")
     try:
         with tarfile.open(part, "w:gz", compresslevel=_COMPRESSION) as tar:
@@ -97,13 +97,13 @@ def pack(archive: Path, requirements: Path | None = None, interpreter: Path | No
     return Packed({name: each.version for name, each in packages.items()}, archive.stat().st_size, unpacked)
 
 
-def read_requirements(path: Path) -> tuple[Wanted, ...]:
+def read_requirements(path: Path) -> tuple[Requested, ...]:
     """The requirements of a file and of the files that it includes with `-r`; pip's other options are left out, since
     nothing is downloaded. Raises ConfigError, with all lines that are not requirements."""
     found, problems = [], []
     for where, text in _lines(path):
         try:
-            found.append(Wanted(Requirement(text), where))
+            found.append(Requested(Requirement(text), where))
         except InvalidRequirement:
             allowed = "expected a package with its versions, e.g. polars>=1; install other things here, and name them"
             problems.append(ConfigProblem(where, _without_user(text), allowed))
@@ -112,7 +112,7 @@ def read_requirements(path: Path) -> tuple[Wanted, ...]:
     return tuple(found)
 
 
-def closure(wanted: Iterable[Wanted]) -> dict[str, Distribution]:
+def closure(requested: Iterable[Requested]) -> dict[str, Distribution]:
     """The installed packages that meet the requirements, and all that these require, without `LEFT_OUT`, by name.
 
     Raises ConfigError, with all that are not installed, have another version, or are not there as files.
@@ -120,7 +120,7 @@ def closure(wanted: Iterable[Wanted]) -> dict[str, Distribution]:
     found: dict[str, Distribution] = {}
     problems: list[ConfigProblem] = []
     seen: set[tuple[str, str]] = set()
-    queue = list(wanted)
+    queue = list(requested)
     for each in queue:
         requirement, name = each.requirement, canonicalize_name(each.requirement.name)
         if name in LEFT_OUT or not _applies(requirement, ""):
@@ -140,7 +140,7 @@ def closure(wanted: Iterable[Wanted]) -> dict[str, Distribution]:
         for extra in sorted({"", *requirement.extras} - {extra for known, extra in seen if known == name}):
             seen.add((name, extra))
             needed = [Requirement(text) for text in package.requires or ()]
-            queue += [Wanted(_unmarked(inner), name) for inner in needed if _applies(inner, extra)]
+            queue += [Requested(_unmarked(inner), name) for inner in needed if _applies(inner, extra)]
     if problems:
         raise ConfigError(problems)
     return dict(sorted(found.items()))
@@ -155,9 +155,9 @@ def _unmarked(requirement: Requirement) -> Requirement:
     return requirement
 
 
-def _missing(wanted: Wanted, what: str) -> ConfigProblem:
+def _missing(requested: Requested, what: str) -> ConfigProblem:
     message = f"{what} here: pip install it first, since the executors get what the driver has"
-    return ConfigProblem(wanted.where, _without_user(str(wanted.requirement)), message)
+    return ConfigProblem(requested.where, _without_user(str(requested.requirement)), message)
 
 
 def _without_user(text: str) -> str:

@@ -1,6 +1,6 @@
 """Finds out whether a job is running, and asks a running job to drain.
 
-1. Every start records its run beside the checkpoints. If the driver of that run is a process of this machine, its state
+1. Every start records its run with the checkpoints. If the driver of that run is a process of this machine, its state
    is certain.
 2. A process of this machine that has a local store of the job open is certain evidence as well: a container can outlive
    its driver.
@@ -101,7 +101,7 @@ def describe_run(run: JobRun) -> str:
 
 
 def ask_to_drain(config: JobConfig) -> JobRun:
-    """Ask the run that was started last to drain, by a record beside the checkpoints.
+    """Ask the run that was started last to drain, by a record with the checkpoints.
 
     Its driver looks for the request three times a lease (`job.spark.lease.ms`). Raises ConfigError for a job without
     checkpoints, EnvironmentFailure if no run goes on, as far as can be seen.

@@ -1,4 +1,4 @@
-"""Reads, exports and rebuilds the stores of a job, beside a running job or without one.
+"""Reads, exports and rebuilds the stores of a job, whether it runs or not.
 
 1. `store_entries` gives the committed entries of one store, as values and as text, and exports them to files. They come
    from the changelog, on any machine, or from the files of local stores on this machine, as of their engine's last
@@ -76,7 +76,7 @@ class StoreEntries:
     def __init__(
         self, store: StoreConfig, key_serde: Serde, value_serde: Serde, contents: Callable[[Selection], Contents]
     ) -> None:
-        """`contents` reads the wanted part of the store, and keeps it open as long as the entries are read."""
+        """`contents` reads the requested part of the store, and keeps it open as long as the entries are read."""
         self.key_serde_name = store.key_serde
         self.keeps_prefixes = key_serde.keeps_prefixes
         """Whether keys that start alike have bytes that start alike, so that `of_prefix` makes sense."""
@@ -123,14 +123,14 @@ class StoreEntries:
     def export(self, entries: Iterable[Entry], file: Path, kind: str) -> int:
         """Write the entries to `file` (`kind`: json or csv), and return their number.
 
-        The entries go to a temporary file beside it, which is renamed at the end: the file is complete or absent.
+        The entries go to a temporary file next to it, which is renamed at the end: the file is complete or absent.
         Raises EnvironmentFailure if it cannot be written.
         """
-        beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+        temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
         written = 0
         try:
             try:
-                with beside.open("w", encoding="utf-8", newline="") as out:
+                with temporary.open("w", encoding="utf-8", newline="") as out:
                     if kind == "csv":
                         rows = csv.writer(out, lineterminator="\n")
                         rows.writerow(("partition", "key", "value"))
@@ -139,9 +139,9 @@ class StoreEntries:
                     else:
                         for written, entry in enumerate(entries, 1):  # noqa: B007
                             out.write(self.line(entry) + "\n")
-                beside.replace(file)
+                temporary.replace(file)
             finally:
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
         except OSError as cause:
             raise EnvironmentFailure(f"{file}: cannot be written ({cause.strerror or cause})") from cause
         return written
@@ -247,7 +247,7 @@ def rebuild_store(
 
 
 def _owners(store: StoreConfig, clients: SystemClients, checkpoints: CheckpointManager) -> dict[str, int]:
-    """The changelog partition of each task: as recorded beside the checkpoints, else as a first start numbers them."""
+    """The changelog partition of each task: as recorded with the checkpoints, else as a first start numbers them."""
     stream = store.changelog
     if stream is None:
         raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, "is required to rebuild the store")])

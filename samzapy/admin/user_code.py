@@ -34,10 +34,10 @@ _TASK_CLASS = "task.class"
 
 
 def make_importable(config: JobConfig) -> None:
-    """Make the code of a job importable here: the modules beside its file, and the files that it ships. Raises
+    """Make the code of a job importable here: the modules next to its file, and the files that it ships. Raises
     ConfigError."""
-    beside = [] if config.folder is None else [str(config.folder)]
-    import_also_from([*_shipped(config.spark.py_files), *beside])
+    folder = [] if config.folder is None else [str(config.folder)]
+    import_also_from([*_shipped(config.spark.py_files), *folder])
 
 
 def _shipped(py_files: Iterable[str]) -> list[str]:

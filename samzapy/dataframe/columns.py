@@ -39,7 +39,7 @@ _ALLOWED = (
 )
 
 
-def conversion(wanted: sql.DataType) -> Conversion:
+def conversion(requested: sql.DataType) -> Conversion:
     """The conversion to that type: of dicts to structs and maps, of lists to arrays, of ISO 8601 text to dates and
     times.
 
@@ -47,24 +47,24 @@ def conversion(wanted: sql.DataType) -> Conversion:
     conversion raises SerdeError, which names the place in the value and its content. Raises ConfigError for a type
     without a conversion.
     """
-    make = _MAKERS.get(type(wanted))
+    make = _MAKERS.get(type(requested))
     if make is not None:
-        return make(wanted)
-    raise ConfigError([ConfigProblem("schema", wanted.simpleString(), f"expected a type made of {_ALLOWED}")])
+        return make(requested)
+    raise ConfigError([ConfigProblem("schema", requested.simpleString(), f"expected a type made of {_ALLOWED}")])
 
 
-def _refused(wanted: sql.DataType, value: object) -> SerdeError:
-    return SerdeError(f": expected {wanted.simpleString()}, got {type(value).__name__} {value!r:.100}")
+def _refused(requested: sql.DataType, value: object) -> SerdeError:
+    return SerdeError(f": expected {requested.simpleString()}, got {type(value).__name__} {value!r:.100}")
 
 
 def _unchanged(fits: Callable[[Any], bool]) -> Callable[[sql.DataType], Conversion]:
     """Accepts the values that fit, as they are."""
 
-    def make(wanted: sql.DataType) -> Conversion:
+    def make(requested: sql.DataType) -> Conversion:
         def convert(value: Any) -> Any:
             if fits(value):
                 return value
-            raise _refused(wanted, value)
+            raise _refused(requested, value)
 
         return convert
 
@@ -84,8 +84,8 @@ def _whole(bits: int) -> Callable[[sql.DataType], Conversion]:
 _LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
 
-def _fraction(wanted: sql.DataType) -> Conversion:
-    short = isinstance(wanted, sql.FloatType)
+def _fraction(requested: sql.DataType) -> Conversion:
+    short = isinstance(requested, sql.FloatType)
     largest = _LARGEST_FLOAT if short else sys.float_info.max
     stored = struct.Struct("f" if short else "d")
 
@@ -95,7 +95,7 @@ def _fraction(wanted: sql.DataType) -> Conversion:
         # A type of fractions that does not hold a whole number exactly would change it.
         if type(value) is int and abs(value) <= largest and stored.unpack(stored.pack(value))[0] == value:
             return float(value)
-        raise _refused(wanted, value)
+        raise _refused(requested, value)
 
     return convert
 
@@ -104,87 +104,87 @@ def _fraction(wanted: sql.DataType) -> Conversion:
 _DIGITS = Context(prec=2 * 38)
 
 
-def _decimal(wanted: sql.DecimalType) -> Conversion:
+def _decimal(requested: sql.DecimalType) -> Conversion:
     def convert(value: Any) -> Any:
         if isinstance(value, (int, float, str, Decimal)) and not isinstance(value, bool):
             try:
                 exact = Decimal(str(value))
-                fits = exact.quantize(Decimal(1).scaleb(-wanted.scale), context=_DIGITS)
+                fits = exact.quantize(Decimal(1).scaleb(-requested.scale), context=_DIGITS)
             except InvalidOperation:
-                raise _refused(wanted, value) from None
-            if fits == exact and len(fits.as_tuple().digits) <= wanted.precision:
+                raise _refused(requested, value) from None
+            if fits == exact and len(fits.as_tuple().digits) <= requested.precision:
                 return fits
-        raise _refused(wanted, value)
+        raise _refused(requested, value)
 
     return convert
 
 
-def _time(wanted: sql.DataType) -> Conversion:
+def _time(requested: sql.DataType) -> Conversion:
     def convert(value: Any) -> Any:
         found = value
         try:
             if isinstance(value, str):
-                found = (date if isinstance(wanted, sql.DateType) else datetime).fromisoformat(
+                found = (date if isinstance(requested, sql.DateType) else datetime).fromisoformat(
                     value.replace("Z", "+00:00")
                 )
         except ValueError:
-            raise _refused(wanted, value) from None
-        if isinstance(wanted, sql.DateType) and isinstance(found, date) and not isinstance(found, datetime):
+            raise _refused(requested, value) from None
+        if isinstance(requested, sql.DateType) and isinstance(found, date) and not isinstance(found, datetime):
             return found
-        if isinstance(found, datetime) and not isinstance(wanted, sql.DateType):
-            local = isinstance(wanted, sql.TimestampNTZType)
+        if isinstance(found, datetime) and not isinstance(requested, sql.DateType):
+            local = isinstance(requested, sql.TimestampNTZType)
             if (found.tzinfo is None) == local:
                 return found
             if not local:
                 return found.replace(tzinfo=timezone.utc)
-        raise _refused(wanted, value)
+        raise _refused(requested, value)
 
     return convert
 
 
-def _array(wanted: sql.ArrayType) -> Conversion:
-    element = _at(wanted.elementType, nullable=wanted.containsNull)
+def _array(requested: sql.ArrayType) -> Conversion:
+    element = _at(requested.elementType, nullable=requested.containsNull)
 
     def convert(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
-            raise _refused(wanted, value)
+            raise _refused(requested, value)
         return [element(f"[{place}]", item) for place, item in enumerate(value)]
 
     return convert
 
 
-def _map(wanted: sql.MapType) -> Conversion:
-    key = _at(wanted.keyType, nullable=False)
-    item = _at(wanted.valueType, nullable=wanted.valueContainsNull)
+def _map(requested: sql.MapType) -> Conversion:
+    key = _at(requested.keyType, nullable=False)
+    item = _at(requested.valueType, nullable=requested.valueContainsNull)
 
     def convert(value: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise _refused(wanted, value)
+            raise _refused(requested, value)
         return {key(f"[{name!r}]", name): item(f"[{name!r}]", held) for name, held in value.items()}
 
     return convert
 
 
-def _struct(wanted: sql.StructType) -> Conversion:
-    fields = [(field.name, _at(field.dataType, nullable=field.nullable)) for field in wanted.fields]
+def _struct(requested: sql.StructType) -> Conversion:
+    fields = [(field.name, _at(field.dataType, nullable=field.nullable)) for field in requested.fields]
 
     def convert(value: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise _refused(wanted, value)
+            raise _refused(requested, value)
         return {name: field(f".{name}", value.get(name)) for name, field in fields}
 
     return convert
 
 
-def _at(wanted: sql.DataType, *, nullable: bool) -> Callable[[str, Any], Any]:
+def _at(requested: sql.DataType, *, nullable: bool) -> Callable[[str, Any], Any]:
     """The conversion of a part; its errors begin with the place of the part."""
-    convert = conversion(wanted)
+    convert = conversion(requested)
 
     def part(place: str, value: Any) -> Any:
         if value is None:
             if nullable:
                 return None
-            raise SerdeError(f"{place}: expected {wanted.simpleString()}, got none")
+            raise SerdeError(f"{place}: expected {requested.simpleString()}, got none")
         try:
             return convert(value)
         except SerdeError as cause:
@@ -247,33 +247,33 @@ class ReadColumn(NamedTuple):
     read: Callable[[bytes], Any]
 
 
-def parse_schema(what: str, wanted: str | sql.DataType | None) -> sql.DataType | None:
+def parse_schema(what: str, requested: str | sql.DataType | None) -> sql.DataType | None:
     """A type as given: DDL (`a int, b string`, `map<string,int>`), a DataType, or None. Raises ConfigError naming
     `what`."""
-    if wanted is None or isinstance(wanted, sql.DataType):
-        return wanted
+    if requested is None or isinstance(requested, sql.DataType):
+        return requested
     try:
         # `DataType.fromDDL` is newer than Spark 3.5, and reads the text in this way.
-        return udf(plain_object, wanted).returnType
+        return udf(plain_object, requested).returnType
     except PySparkException as cause:
         reason = " ".join(str(cause).split())[:200]
         problem = f"expected a StructType, another DataType, or DDL like 'a int, b array<string>' ({reason})"
-        raise ConfigError([ConfigProblem(what, wanted, problem)]) from cause
+        raise ConfigError([ConfigProblem(what, requested, problem)]) from cause
 
 
-def read_column(what: str, serde: Serde, wanted: sql.DataType | None) -> ReadColumn:
-    """The column of a serde's objects. Structured objects get the type `wanted`, or become JSON text for None.
+def read_column(what: str, serde: Serde, requested: sql.DataType | None) -> ReadColumn:
+    """The column of a serde's objects. Structured objects get the type `requested`, or become JSON text for None.
 
     Raises ConfigError, naming `what`, for an impossible type.
     """
     plain = _plain_of(serde)
     if plain is None:
-        if wanted is None:
+        if requested is None:
             return ReadColumn(sql.StringType(), _as_json_text(serde))
-        return ReadColumn(wanted, _converted(serde, wanted))
-    if wanted not in {None, plain.column}:
+        return ReadColumn(requested, _converted(serde, requested))
+    if requested not in {None, plain.column}:
         problem = f"the serde makes {plain.column.simpleString()}; leave the schema out"
-        raise ConfigError([ConfigProblem(what, wanted.simpleString(), problem)])
+        raise ConfigError([ConfigProblem(what, requested.simpleString(), problem)])
     if isinstance(serde, UUIDSerde):
         return ReadColumn(plain.column, lambda data: str(serde.from_bytes(data)))
     return ReadColumn(plain.column, serde.from_bytes)
@@ -287,8 +287,8 @@ def _as_json_text(serde: Serde) -> Callable[[bytes], str]:
     return of_json if isinstance(serde, JsonSerde) else lambda data: as_json(serde.from_bytes(data))
 
 
-def _converted(serde: Serde, wanted: sql.DataType) -> Callable[[bytes], Any]:
-    convert, from_bytes = conversion(wanted), serde.from_bytes
+def _converted(serde: Serde, requested: sql.DataType) -> Callable[[bytes], Any]:
+    convert, from_bytes = conversion(requested), serde.from_bytes
 
     def read(data: bytes) -> Any:
         value = from_bytes(data)

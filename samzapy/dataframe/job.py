@@ -147,7 +147,7 @@ _SAY_WHERE = "say where each row belongs (place_by)"
 
 @dataclass(frozen=True)
 class JobTasks:
-    """A job's tasks as its next start will plan them, and the records that this start would write beside the
+    """A job's tasks as its next start will plan them, and the records that this start would write with the
     checkpoints."""
 
     model: JobModel

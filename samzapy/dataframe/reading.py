@@ -148,8 +148,8 @@ def chunks(sized: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The columns of a frame, in order, and the types wanted for keys and values; None leaves a type to the serde."""
+class RequestedColumns:
+    """The columns of a frame, in order, and the types of keys and values; None leaves a type to the serde."""
 
     columns: tuple[str, ...]
     key: sql.DataType | None
@@ -177,7 +177,7 @@ class RowReader:
 
     job: TravellingJob
     store: str
-    wanted: Wanted
+    requested: RequestedColumns
     parts: Sequence[StorePart]
     tasks: Mapping[int, str]
 
@@ -189,7 +189,7 @@ class RowReader:
         """The rows, each with the bytes of its entry."""
         with self.job.arrived() as config:
             store = store_of(config.stores, self.store)
-            read = self.wanted.of(config, store)
+            read = self.requested.of(config, store)
             cells = self._cells(read)
             for number in numbers:
                 part = self.parts[number]
@@ -225,7 +225,7 @@ class RowReader:
             "key": lambda entry: read_key(entry.key),
             "value": lambda entry: read_value(entry.value),
         }
-        return [cells[name] for name in self.wanted.columns]
+        return [cells[name] for name in self.requested.columns]
 
     @staticmethod
     def _fail(
@@ -283,11 +283,11 @@ def read_store(
     context = spark_context(spark)
     config = checked_job(job)
     found = store_of(config.stores, store)
-    wanted = Wanted(tuple(columns), parse_schema("key_schema", key_schema), parse_schema("schema", schema))
-    frame_schema = wanted.frame_schema(wanted.of(config, found))
+    requested = RequestedColumns(tuple(columns), parse_schema("key_schema", key_schema), parse_schema("schema", schema))
+    frame_schema = requested.frame_schema(requested.of(config, found))
     parts = _parts(context, config, found, source, None if folder is None else Path(folder))
     tasks = _tasks(config) if "task" in columns else {}
-    reader = RowReader(TravellingJob.of(config, context), store, wanted, parts, tasks)
+    reader = RowReader(TravellingJob.of(config, context), store, requested, parts, tasks)
     with _without_talk_of_pandas():
         if _by_arrow():
             numbers = spark.range(0, len(parts), 1, len(parts))

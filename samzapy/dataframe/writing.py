@@ -275,9 +275,9 @@ def end_attempts(config: JobConfig, run_id: str, tasks: Mapping[int, str], syste
 
 
 def starting_positions(
-    config: JobConfig, clients: SystemClients, tasks: JobTasks, wanted: str | Mapping[str, str]
+    config: JobConfig, clients: SystemClients, tasks: JobTasks, requested: str | Mapping[str, str]
 ) -> Positions:
-    """Offsets by partition: of every input, or of the inputs in `wanted` (`system.stream`, `system.stream[partition]`).
+    """Offsets by partition: of every input, or of the `requested` ones (`system.stream`, `system.stream[partition]`).
 
     Targets are as in `samzapy checkpoint set`: oldest, newest, upcoming, default, an offset, a time. Raises
     ConfigError.
@@ -285,7 +285,7 @@ def starting_positions(
     if config.task.checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])
     logs = clients.offsets(ssp for task in tasks.model.tasks for ssp in task.ssps)
-    named = {"": wanted} if isinstance(wanted, str) else wanted
+    named = {"": requested} if isinstance(requested, str) else requested
     found: Positions = {}
     for name, target in named.items():
         chosen = {ssp: logs[ssp] for ssp in chosen_inputs(logs, (name,) if name else (), "positions")}

@@ -193,13 +193,15 @@ class PastAdmin(SystemAdmin):
         return self._real.list_streams()
 
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
-        wanted = list(ssps)
+        requested = list(ssps)
         # Every commit asks for the changelogs, so the system is asked once.
         found = (
-            self._real.offsets(unknown) if (unknown := [ssp for ssp in wanted if ssp not in self._beginnings]) else {}
+            self._real.offsets(unknown)
+            if (unknown := [ssp for ssp in requested if ssp not in self._beginnings])
+            else {}
         )
         self._beginnings.update((ssp, log.oldest) for ssp, log in found.items() if self._past.end(ssp) is not None)
-        return {ssp: self._cut(ssp, found) for ssp in wanted}
+        return {ssp: self._cut(ssp, found) for ssp in requested}
 
     def _cut(self, ssp: SystemStreamPartition, found: Mapping[SystemStreamPartition, OffsetRange]) -> OffsetRange:
         end = self._past.end(ssp)

@@ -89,7 +89,7 @@ def plan_replay(config: JobConfig, request: Request) -> Plan:
     """
     kind = load_task_class(config.task.task_class)
     if issubclass(kind, StateCheckpointTask):
-        message = f"{kind.__name__} keeps a state of its own beside its stores, which a replay cannot rebuild"
+        message = f"{kind.__name__} keeps a state of its own next to its stores, which a replay cannot rebuild"
         raise ConfigError([ConfigProblem("task.class", config.task.task_class, message)])
     with open_job(config, "replay") as (clients, checkpoints):
         model = _model(config, clients, checkpoints)

@@ -260,7 +260,7 @@ class _ClosedSink(Sink):
 def other_version(text: str) -> type[AnyTask]:
     """The class of `--diff`: `folder/task.py:Class`, or `package.module:Class`. Raises ConfigError.
 
-    Modules beside the file are found, unless one of that name is imported already.
+    Modules next to the file are found, unless one of that name is imported already.
     """
     place, colon, name = text.rpartition(":")
     if not colon:

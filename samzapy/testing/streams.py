@@ -69,13 +69,13 @@ class Streams:
         dead letters."""
         counts = {self.input(name): count for name, count in _by_name(partitions).items()}
         widest = partitions if isinstance(partitions, int) else max(partitions.values(), default=1)
-        wanted = {stream: counts.get(stream, widest) for stream in sorted(self.inputs)}
+        requested = {stream: counts.get(stream, widest) for stream in sorted(self.inputs)}
         for ssp in self._job.task.broadcast_inputs:
-            wanted[ssp.system_stream] = max(wanted[ssp.system_stream], ssp.partition + 1)
+            requested[ssp.system_stream] = max(requested[ssp.system_stream], ssp.partition + 1)
         letters = self._job.task.errors.dead_letters
         if letters is not None:
-            wanted.setdefault(letters, 1)
-        for stream, count in wanted.items():
+            requested.setdefault(letters, 1)
+        for stream, count in requested.items():
             if stream.system in self._clusters:
                 self._admin(stream.system).create(StreamSpec(stream.stream, count))
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from samzapy.admin.pack import Wanted, closure, default_interpreter, pack, read_requirements
+from samzapy.admin.pack import Requested, closure, default_interpreter, pack, read_requirements
 from samzapy.errors import ConfigError, EnvironmentFailure
 
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 
 
 def wanted(*texts):
-    return [Wanted(Requirement(text), "asked") for text in texts]
+    return [Requested(Requirement(text), "asked") for text in texts]
 
 
 class Site:

@@ -10,14 +10,14 @@ from pyspark.sql import types as sql
 
 from samzapy.api.system import OutgoingRecord, change_columns
 from samzapy.dataframe.job import TravellingJob
-from samzapy.dataframe.reading import ChangelogPart, LocalPart, RowReader, Wanted
+from samzapy.dataframe.reading import ChangelogPart, LocalPart, RequestedColumns, RowReader
 from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreError
 from samzapy.testing import open_store
 
 
 def reader(job: JobFolder, *columns: str, schema=None, parts=None, directory=None, keys=None) -> RowReader:
     parts = [ChangelogPart(job.ssp(n), job.log(n)) for n in TASKS] if parts is None else parts
-    wanted = Wanted(columns or ("partition", "key", "value"), None, schema)
+    wanted = RequestedColumns(columns or ("partition", "key", "value"), None, schema)
     return RowReader(TravellingJob(keys or job.keys, directory), "counts", wanted, parts, TASKS)
 
 
@@ -128,7 +128,7 @@ def test_by_arrow_the_same_rows_come_as_batches_of_the_frames_types(tmp_path):
     schema = sql.StructType([sql.StructField("n", sql.ShortType()), sql.StructField("when", sql.TimestampType())])
     made = reader(job, "key", "value", "partition", schema=schema)
     with made.job.arrived() as config:
-        frame = made.wanted.frame_schema(made.wanted.of(config, config.stores["counts"]))
+        frame = made.requested.frame_schema(made.requested.of(config, config.stores["counts"]))
     numbers = pa.RecordBatch.from_pylist([{"id": 0}, {"id": 1}])
     batches = list(made.batches(frame, iter([numbers])))
     assert [batch.num_rows for batch in batches] == [10_000, 500]
@@ -139,7 +139,7 @@ def test_by_arrow_the_same_rows_come_as_batches_of_the_frames_types(tmp_path):
 
 
 def test_a_column_there_is_not_is_refused_with_those_there_are(job):
-    wanted = Wanted(("key", "offset"), None, None)
+    wanted = RequestedColumns(("key", "offset"), None, None)
     with pytest.raises(ConfigError, match="columns: expected some of partition, task, key, value, got 'offset'"):
         wanted.frame_schema(wanted.of(job.config, job.config.stores["counts"]))
 
