@@ -84,12 +84,12 @@ class CoordinatorService:
                 self._sockets[0].close()
                 raise
             page = _url("http", "127.0.0.1", self._sockets[1])
-        first, *further = (each.getsockname()[1] for each in self._sockets)
+        first, *further = (item.getsockname()[1] for item in self._sockets)
         self.ports: tuple[int, int | None] = (first, further[0] if further else None)
         self.page = f"{page}/?token={self.tokens.read}"
         self.pinned_page = f"{self.page}#{fingerprint}" if page == self.url and fingerprint else self.page
         raise_limit(OPEN_FILES)
-        names = {host.lower(), *addresses.names, *(name for each in self._sockets for name in _names(each))}
+        names = {host.lower(), *addresses.names, *(name for item in self._sockets for name in _names(item))}
         guard = Guard(
             Calls(coordinator),
             views(coordinator, inspector, added, routes),

@@ -53,11 +53,11 @@ Published = Mapping[str, Mapping[int, PublishedStore]]
 
 def published_stores(tasks: Iterable[TaskStores]) -> Published:
     """The stores of the tasks of a container that owns them."""
-    found: dict[str, dict[int, PublishedStore]] = {}
+    published: dict[str, dict[int, PublishedStore]] = {}
     for stores in tasks:
         for name, (partition, engine) in stores.engines.items():
-            found.setdefault(name, {})[partition] = PublishedStore(engine)
-    return found
+            published.setdefault(name, {})[partition] = PublishedStore(engine)
+    return published
 
 
 class CommittedStores:
@@ -96,11 +96,11 @@ class CommittedStores:
             if self._stores is None:
                 return NOT_READY
             parts = self._stores.get(question.store, {})
-            wanted = sorted(parts) if question.partitions is None else question.partitions
-            if not all(partition in parts for partition in wanted):
+            partitions = sorted(parts) if question.partitions is None else question.partitions
+            if not all(partition in parts for partition in partitions):
                 return Answer(problem=Problem.MOVING, message="the container does not have these tasks")
             try:
-                return _page(question, [(partition, parts[partition]) for partition in wanted])
+                return _page(question, [(partition, parts[partition]) for partition in partitions])
             except (StoreError, ValueError) as cause:
                 return Answer(problem=Problem.REFUSED, message=f"store '{question.store}': {cause}")
             except Exception as cause:
@@ -130,8 +130,8 @@ def _read(question: Question, partition: int, store: PublishedStore) -> Answer:
     more, room = False, question.most_bytes
     with closing(store.engine.snapshot()) as snapshot:
         marker = snapshot.marker()
-        with snapshot.iterate(question.lower_of(partition), question.upper) as found:
-            for pair in found:
+        with snapshot.iterate(question.lower_of(partition), question.upper) as cursor:
+            for pair in cursor:
                 if len(pairs) >= question.most or (pairs and room <= 0):
                     more = True
                     break

@@ -53,11 +53,11 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
         """Whether the question is for a single key."""
         return self.lower is not None and self.upper == self.lower + b"\x00"
 
-    def within(self, found: Answer) -> Question:
-        """The same question for further tasks: if the page `found` is full, only up to its last key."""
-        if not found.more or not found.entries:
+    def within(self, page: Answer) -> Question:
+        """The same question for further tasks: if the page `page` is full, only up to its last key."""
+        if not page.more or not page.entries:
             return self
-        beyond = found.entries[-1].key + b"\x00"
+        beyond = page.entries[-1].key + b"\x00"
         return replace(self, upper=beyond if self.upper is None else min(beyond, self.upper))
 
     def lower_of(self, partition: int) -> bytes | None:
@@ -124,23 +124,23 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 
 def merged(answers: Iterable[Answer], most: int, most_bytes: int) -> Answer:
     """Merge the answers of several tasks into one; the first problem, if there is one."""
-    found = list(answers)
-    for answer in found:
+    parts = list(answers)
+    for answer in parts:
         if answer.problem is not None:
             return answer
     # Beyond the last entry of an answer that is cut short, others may be missing.
-    known_to = min((answer.entries[-1].place for answer in found if answer.more and answer.entries), default=None)
+    known_to = min((answer.entries[-1].place for answer in parts if answer.more and answer.entries), default=None)
     entries: list[Entry] = []
     more, room = known_to is not None, most_bytes
-    for entry in sorted(chain.from_iterable(answer.entries for answer in found), key=lambda each: each.place):
+    for entry in sorted(chain.from_iterable(answer.entries for answer in parts), key=lambda item: item.place):
         beyond = known_to is not None and entry.place > known_to
         if beyond or len(entries) >= most or (entries and room <= 0):
             more = True
             break
         entries.append(entry)
         room -= len(entry.key) + len(entry.value)
-    as_of = {partition: offset for answer in found for partition, offset in answer.as_of.items()}
-    lags = [answer.lag for answer in found if answer.lag is not None]
+    as_of = {partition: offset for answer in parts for partition, offset in answer.as_of.items()}
+    lags = [answer.lag for answer in parts if answer.lag is not None]
     return Answer(tuple(entries), dict(sorted(as_of.items())), more, max(lags, default=None))
 
 
@@ -205,8 +205,8 @@ class StoreOwners:
         return self._of([partition])
 
     def _of(self, partitions: Iterable[int]) -> Owners:
-        found: dict[str, tuple[int, ...]] = {}
+        owners: dict[str, tuple[int, ...]] = {}
         for partition in sorted(partitions):
             container = self._containers[partition]
-            found[container] = (*found.get(container, ()), partition)
-        return found
+            owners[container] = (*owners.get(container, ()), partition)
+        return owners

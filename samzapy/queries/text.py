@@ -70,12 +70,12 @@ class StoreText:
     def key(self, text: str, part: str) -> bytes:
         """The bytes of a key of a request; `part` names the parameter. Raises BadQuestion."""
         try:
-            made = self._serde.to_bytes(self._from_text(text))
+            encoded = self._serde.to_bytes(self._from_text(text))
         except Exception as cause:
             why = " ".join(str(cause).split()) or type(cause).__name__
             expected = "text" if self.takes_paths else f"JSON for the serde {self.key_serde}"
             raise BadQuestion(f"{part}: expected {expected}, got {text[:100]!r} ({why[:300]})") from cause
-        return bytes(made)
+        return bytes(encoded)
 
     def prefix(self, text: str) -> bytes:
         """The first bytes of the keys that start with `text`. Raises BadQuestion."""

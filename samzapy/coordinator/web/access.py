@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Tokens:
-    """The tokens of one run. `act` may do everything, `read` looks at everything, `cookie` is a browser's."""
+    """The tokens of one run. `act` may do everything, `read` may read everything, `cookie` is a browser's."""
 
     def __init__(self, act: str) -> None:
         """`act`: the run's secret, any text."""

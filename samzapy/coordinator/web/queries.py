@@ -274,27 +274,27 @@ class StoreQueries(Inspector):
         standby = {"true": True, "false": False}.get(parameters.get("standby", "false"))
         if standby is None:
             raise BadQuestion(f"standby: expected true or false, got {parameters['standby']!r}")
-        found, ids = Answer(), list(owners)
+        result, ids = Answer(), list(owners)
         for start in range(0, len(ids), _ASKED):
-            bounded = question.within(found)
+            bounded = question.within(result)
 
             def answer(container: str, bounded: Question = bounded) -> Answer:
                 return self._of_container(container, replace(bounded, partitions=owners[container]), standby=standby)
 
             answers = self._threads.map(answer, ids[start : start + _ASKED])
-            found = merged((found, *answers), question.most, question.most_bytes)
-            if found.problem is Problem.MOVING:
-                raise RetriableError(f"store '{question.store}': {found.message}; ask again")
-            if found.problem is Problem.REFUSED:
-                raise EnvironmentFailure(found.message)
-        return found
+            result = merged((result, *answers), question.most, question.most_bytes)
+            if result.problem is Problem.MOVING:
+                raise RetriableError(f"store '{question.store}': {result.message}; ask again")
+            if result.problem is Problem.REFUSED:
+                raise EnvironmentFailure(result.message)
+        return result
 
     def _of_container(self, container: str, question: Question, *, standby: bool) -> Answer:
         answer = self._ask(container, question)
-        for each in self._owners.model.standbys_of(container) if standby else ():
+        for substitute in self._owners.model.standbys_of(container) if standby else ():
             if answer.problem is not Problem.MOVING:
                 break
-            answer = self._ask(each, question)
+            answer = self._ask(substitute, question)
         return answer
 
 
@@ -309,7 +309,7 @@ def _record(text: StoreText, entry: Entry, as_of: int) -> Record:
 def _parameters(request: Request, allowed: frozenset[str]) -> dict[str, str]:
     """The parameters by name, decoded strictly, as the key in a path is. Raises BadQuestion for one that is unknown or
     given twice."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     try:
         parameters = parse_qsl(request.scope["query_string"].decode(), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError as cause:
@@ -317,10 +317,10 @@ def _parameters(request: Request, allowed: frozenset[str]) -> dict[str, str]:
     for name, value in parameters:
         if name not in allowed:
             raise BadQuestion(f"unknown parameter {name[:100]!r}; expected {', '.join(sorted(allowed))}")
-        if name in found:
+        if name in result:
             raise BadQuestion(f"{name}: given twice")
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
 def _last_of_path(request: Request) -> str:

@@ -30,7 +30,7 @@ _THREAD = "samzapy-http-"
 
 def _is_foreign(line: logging.LogRecord) -> bool:
     """Whether a line of uvicorn is of a server that is not ours. The application logs its own failures; of the rest, a
-    stranger could fill the job's log."""
+    client without a token could fill the job's log."""
     return not str(line.threadName).startswith(_THREAD)
 
 
@@ -69,10 +69,12 @@ class HttpServer:
         before: set[Any] = set()
         while True:
             await asyncio.sleep(SILENT_S)
-            connections: list[Any] = [each for server, _ in self._servers for each in server.server_state.connections]
-            silent = {each for each in connections if each.cycle is None}
-            for each in silent & before:
-                each.transport.abort()
+            connections: list[Any] = [
+                connection for server, _ in self._servers for connection in server.server_state.connections
+            ]
+            silent = {connection for connection in connections if connection.cycle is None}
+            for connection in silent & before:
+                connection.transport.abort()
             before = silent
 
 

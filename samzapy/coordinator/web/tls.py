@@ -35,16 +35,16 @@ class Identity:
     @property
     def fingerprint(self) -> str:
         """The SHA-256 of the certificate, in 64 hexadecimal digits. Raises ValueError if there is none."""
-        found = _CERTIFICATE.search(self.certificate)
-        if found is None:
+        match = _CERTIFICATE.search(self.certificate)
+        if match is None:
             raise ValueError("contains no PEM certificate")
-        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(found[0])).hexdigest()
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(match[0])).hexdigest()
 
     def context(self) -> ssl.SSLContext:
         """A server's context with this identity, for TLS 1.2 and newer. Raises ValueError if the key is not the
         certificate's."""
-        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        made.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         # OpenSSL reads them only from files. The folder is private to this user.
         with tempfile.TemporaryDirectory(prefix="samzapy-tls-") as folder:
             certificate, key = Path(folder, "certificate.pem"), Path(folder, "key.pem")
@@ -53,7 +53,7 @@ class Identity:
             key.write_text(self.key, encoding="ascii")
             try:
                 # Without a password here, OpenSSL would ask on the terminal for the password of an encrypted key.
-                made.load_cert_chain(certificate, key, password="")
+                context.load_cert_chain(certificate, key, password="")
             except ssl.SSLError as cause:
                 reason = (
                     "does not belong to the certificate"
@@ -61,7 +61,7 @@ class Identity:
                     else "contains no PEM key, or one with a password"
                 )
                 raise ValueError(reason) from cause
-        return made
+        return context
 
 
 def made_for(host: str, now: datetime) -> Identity:

@@ -121,7 +121,7 @@ class _Page:
         self._page = HTMLResponse(html, headers={"content-security-policy": _policy(html)})
         model = coordinator.spec.model
         read = [
-            (str(ssp), each.name) for container in model.containers for each in container.tasks for ssp in each.ssps
+            (str(ssp), task.name) for container in model.containers for task in container.tasks for ssp in task.ssps
         ]
         often = Counter(name for name, _ in read)
         #: The task that reads each partition; a broadcast partition has many readers, and is left out.
@@ -147,14 +147,14 @@ class _Page:
             # One at a time: a question may read a whole changelog partition.
             with self._one_question:
                 if inspector is None or not asked.keys() & {"store", "stream"}:
-                    found: Sequence[Record] = ()
+                    records: Sequence[Record] = ()
                 elif "store" in asked:
-                    found = inspector.entries(asked["store"], asked.get("key", ""))
+                    records = inspector.entries(asked["store"], asked.get("key", ""))
                 else:
-                    found = inspector.message(asked["stream"], asked.get("partition", ""), asked.get("offset", ""))
+                    records = inspector.message(asked["stream"], asked.get("partition", ""), asked.get("offset", ""))
         except SamzapyError as failure:
             return JSONResponse({"error": str(failure)}, 400)
-        return JSONResponse({"records": [asdict(each) for each in found]})
+        return JSONResponse({"records": [asdict(record) for record in records]})
 
     def _status(self) -> Rendered:
         status = self._coordinator.status()
@@ -167,7 +167,7 @@ class _Page:
             if inspector is None
             else {"stores": inspector.stores, "streams": inspector.streams, "about_stores": inspector.about_stores}
         )
-        hosts = {each.id: host for each in status.everyone if (host := self._host_of(each.id))}
+        hosts = {item.id: host for item in status.everyone if (host := self._host_of(item.id))}
         return {"hosts": hosts, "tasks": self._tasks, "counts": COUNTS, **records}
 
     def _host_of(self, container_id: str) -> str | None:
