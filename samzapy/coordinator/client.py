@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from hashlib import blake2b
 from itertools import count
+from random import Random
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import urllib3
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.coordinator.status import ContainerFailure
 from samzapy.coordinator.wire import (
     Answer,
     Attempt,
     AttemptProcess,
     Epochs,
-    Failure,
     Heartbeat,
     JobSpec,
     Outgrown,
@@ -87,7 +86,8 @@ class CoordinatorClient:
     ) -> bool:
         """Report why an attempt ends. `permanent`: another attempt would fail in the same way; `user`: the failure of
         the user's code, if it was one. Returns whether the coordinator wants no further attempt."""
-        failure = Failure(epoch, type(error).__name__, sendable(str(error)), error.exit_code, permanent, user)
+        kind, message = type(error).__name__, sendable(str(error))
+        failure = ContainerFailure(container_id, epoch, kind, message, error.exit_code, permanent, user)
         return self.call(Verdict, "POST", f"/containers/{quote(container_id, safe='')}/failure", failure).final
 
     def stop(self) -> None:
@@ -131,16 +131,6 @@ class CoordinatorClient:
             raise RetriableError(f"coordinator {self._url} sent an unreadable answer to {path}: {cause}") from cause
 
 
-def _chances(name: str) -> Callable[[], float]:
-    """Numbers from 0 to 1 without an order, always the same for a name."""
-    key = name.encode()[:64]
-
-    def of(number: int) -> float:
-        return int.from_bytes(blake2b(b"%d" % number, digest_size=4, key=key).digest(), "big") / 2**32
-
-    return map(of, count()).__next__
-
-
 class HttpLease(ContainerLease):
     """A lease that is renewed over HTTP. `predecessor`: the process of the previous attempt, if the coordinator knows
     it. Clock and pace are as of the newest answer."""
@@ -154,7 +144,7 @@ class HttpLease(ContainerLease):
         path = f"/containers/{quote(container_id, safe='')}"
         self._path, self._epoch_path = f"{path}/heartbeat", f"{path}/epoch"
         self._client, self._clock = client, clock
-        self._chance = _chances(f"{granted.epoch} {container_id}")
+        self._chance = Random(f"{granted.epoch} {container_id}")
         self._sequence = count(1)
         self._newest, self._unsent = NO_FACTS, deque[Facts]()
 
@@ -180,7 +170,7 @@ class HttpLease(ContainerLease):
             raise
         self.checkpoint_clock = answer.checkpoint_clock
         # The containers of a job start together, and must not report together.
-        self.pace_s = answer.pace_s * (0.75 + self._chance() / 2)
+        self.pace_s = answer.pace_s * (0.75 + self._chance.random() / 2)
         return answer.directive
 
     def _facts(self, report: ContainerReport) -> Facts:

@@ -103,7 +103,7 @@ class Coordinator:
         self._last_of: dict[tuple[str, int, int], str] = {}
         self._changelogs: Measured[Mapping[str, ChangelogSize]] = Measured({}, 0.0)
         self._changelogs_s = 0.0
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
 
     def knows(self, container_id: str) -> bool:
         """Whether the job has a container with that id."""
@@ -122,7 +122,7 @@ class Coordinator:
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
         """Grant the container to a new attempt, which runs in `process`; returns its epoch."""
-        with self._changed:
+        with self._lock:
             self._place(container_id, process)
             self.ports.pop(container_id, None)
             epoch = self._leases.grant(container_id)
@@ -130,7 +130,6 @@ class Coordinator:
                 self._clocks.restart(self._tasks[container_id])
             if self._started is None:
                 self._started = self._newest = self._clock.monotonic()
-            self._changed.notify_all()
             return epoch
 
     def _place(self, container_id: str, process: AttemptProcess | None) -> None:
@@ -143,7 +142,7 @@ class Coordinator:
 
     def outgrow(self, container_id: str, epoch: int, newest: int) -> int | None:
         """An epoch greater than `newest` for the attempt with `epoch`; None if another attempt has the container."""
-        with self._changed:
+        with self._lock:
             return self._leases.outgrow(container_id, epoch, newest)
 
     def process(self, container_id: str) -> AttemptProcess | None:
@@ -153,7 +152,7 @@ class Coordinator:
     def predecessor(self, container_id: str) -> AttemptProcess | None:
         """The process of the newest attempt, which a new attempt must end first. None if the newest attempt has ended
         normally, or if its process has registered another container since: Spark reuses a process after its attempt."""
-        with self._changed:
+        with self._lock:
             process = self._processes.get(container_id)
             if process is None or self._leases.state(container_id) is ContainerState.DONE:
                 return None
@@ -161,7 +160,7 @@ class Coordinator:
 
     def overdue(self) -> tuple[Overdue, ...]:
         """The attempts with expired leases that have not reported their end."""
-        with self._changed:
+        with self._lock:
             attempts = [(i, self._leases.epoch(i), self._processes.get(i)) for i in self._leases.overdue]
         return tuple(
             Overdue(i, epoch, None if process is None else process.spark_task)
@@ -176,7 +175,7 @@ class Coordinator:
 
     def report(self, report: ContainerReport) -> Directive:
         """Accept a report and return the directive. A report of a superseded attempt is ignored."""
-        with self._changed:
+        with self._lock:
             directive = self._leases.renew(report.container_id, report.epoch)
             if directive is not Directive.ABANDON:
                 self._newest = self._clock.monotonic()
@@ -188,14 +187,13 @@ class Coordinator:
                     self.ports[report.container_id] = report.port
                 if report.phase in _ENDS:
                     self._leases.finish(report.container_id, report.epoch, _ENDS[report.phase])
-                self._changed.notify_all()
-        # Outside the lock: the listener may take its time without delaying other reports.
+            # Outside the lock: the listener may take its time without delaying other reports.
         self._on_facts(report.container_id, report.facts)
         return directive
 
     def directive(self, container_id: str, epoch: int) -> Directive:
         """The current directive for an attempt. Does not renew its lease."""
-        with self._changed:
+        with self._lock:
             return self._leases.directive(container_id, epoch)
 
     def has_run(self, container_id: str) -> bool:
@@ -204,7 +202,7 @@ class Coordinator:
 
     def fail(self, failure: ContainerFailure) -> bool:
         """Accept the reason why an attempt ended; returns whether another attempt is useless."""
-        with self._changed:
+        with self._lock:
             times = 0 if failure.user is None else self._same_failures.times(failure.user)
             if times >= self._same_failures.most:
                 same = f"; failed attempts of this kind: {self._same_failures.most} (task.failure.same.max)"
@@ -215,34 +213,29 @@ class Coordinator:
                 self._progress.fail(failure)
             if failure.error == JobTakenOver.__name__:
                 self._abandon(failure.message)
-            self._changed.notify_all()
         if failure.user is not None and times == 1:
             self._on_failure(failure.container_id, failure.user)
         return failure.permanent
 
     def release(self, container_id: str) -> None:
         """Answer STOP to the reports of this container's attempt from now on."""
-        with self._changed:
+        with self._lock:
             self._leases.release(container_id)
-            self._changed.notify_all()
 
     def stop(self) -> None:
         """Answer STOP to every report from now on."""
-        with self._changed:
+        with self._lock:
             self._leases.stopping = True
-            self._changed.notify_all()
 
     def drain(self) -> None:
         """Answer DRAIN to every report from now on."""
-        with self._changed:
+        with self._lock:
             self._leases.draining = True
-            self._changed.notify_all()
 
     def abandon(self, reason: str) -> None:
         """Answer ABANDON to every report from now on: this run has lost the job, for that reason."""
-        with self._changed:
+        with self._lock:
             self._abandon(reason)
-            self._changed.notify_all()
 
     @property
     def stopping(self) -> bool:
@@ -256,7 +249,7 @@ class Coordinator:
 
     def status(self) -> JobStatus:
         """The current status."""
-        with self._changed:
+        with self._lock:
             leases, progress = self._leases, self._progress
             now = self._clock.monotonic()
             standings = leases.standings(now)
@@ -283,14 +276,8 @@ class Coordinator:
 
     def note_changelogs(self, sizes: Mapping[str, ChangelogSize], period_s: float) -> None:
         """Take the sizes of the job's changelogs, by store, which are measured every `period_s` seconds."""
-        with self._changed:
+        with self._lock:
             self._changelogs, self._changelogs_s = Measured(sizes, self._clock.monotonic()), period_s
-
-    @property
-    def checkpoint_clocks(self) -> tuple[int | None, int | None]:
-        """The job's checkpoint clock, and its last written value."""
-        with self._changed:
-            return self._clocks.checkpoint, self._clocks.kept
 
     @property
     def kept_checkpoint_clock(self) -> int | None:
@@ -299,13 +286,8 @@ class Coordinator:
 
     def keep_checkpoint_clock(self, time_ms: int) -> None:
         """Note that this checkpoint clock is written; from now on the tasks get this value."""
-        with self._changed:
+        with self._lock:
             self._clocks.keep(time_ms)
-
-    def wait(self, timeout_s: float) -> None:
-        """Return at the next change, or after `timeout_s` seconds."""
-        with self._changed:
-            self._changed.wait(timeout_s)
 
     def _abandon(self, reason: str) -> None:
         if self.abandoned is None:

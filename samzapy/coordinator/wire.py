@@ -21,7 +21,6 @@ from samzapy.job.lease import (
     ContainerReport,
     Directive,
     Facts,
-    UserFailure,
 )
 from samzapy.job.model import JobModel, replica_of
 from samzapy.metrics.series import numbers_of
@@ -189,17 +188,6 @@ class Answer(msgspec.Struct):
     pace_s: float = 1.0
 
 
-class Failure(msgspec.Struct):
-    """The end of an attempt, as a container sends it. `user`: the failure of the user's code, if it was one."""
-
-    epoch: int
-    error: str
-    message: str
-    exit_code: int
-    permanent: bool = False
-    user: UserFailure | None = None
-
-
 class Verdict(msgspec.Struct):
     """The answer to a failure. `final`: another attempt is useless."""
 
@@ -218,8 +206,6 @@ def read(kind: type[M], body: bytes) -> M:
 
 def read_failure(container_id: str, body: bytes) -> ContainerFailure:
     """A failure of the container in the address. Raises WireError."""
-    failure = read(Failure, body)
+    failure = read(ContainerFailure, body)
     error, message = failure.error[:TEXT_LIMIT], failure.message[:TEXT_LIMIT]
-    return ContainerFailure(
-        container_id, failure.epoch, error, message, failure.exit_code, failure.permanent, failure.user
-    )
+    return replace(failure, container_id=container_id, error=error, message=message)

@@ -132,8 +132,8 @@ class ClockKeeper:
         checks.add(Row("clock", _CLOCK_PACE_S, self._keep, last=self._keep))
 
     def _keep(self) -> bool:
-        clock, kept = self._coordinator.checkpoint_clocks
-        if clock is None or clock == kept or self._coordinator.abandoned is not None:
+        clock = self._coordinator.status().clocks.checkpoint
+        if clock is None or clock == self._coordinator.kept_checkpoint_clock or self._coordinator.abandoned is not None:
             return True
         self._records.checkpoints.write_record(JobRecord.CLOCK, {CHECKPOINT_CLOCK: clock})
         self._coordinator.keep_checkpoint_clock(clock)

@@ -67,7 +67,7 @@ class LiveLedger(CrashJob):
         while self.processed() < sent:
             waited = SYSTEM_CLOCK.monotonic() - began
             assert waited < timeout_s, f"{self.guarantee}: {self.processed()} of {sent}; {self.failures}"
-            self.coordinator.wait(0.2)
+            self._thread.join(0.2)
         return SYSTEM_CLOCK.monotonic() - began
 
     def processed(self):

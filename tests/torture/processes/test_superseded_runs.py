@@ -42,7 +42,7 @@ class Run:
             if sum(status.positions.values()) >= messages and status.commits > 1:
                 return
             assert self._thread.is_alive(), self.failure
-            self.coordinator.wait(0.2)
+            self._thread.join(0.2)
 
     def end(self):
         self._thread.join(DEADLINE_S)

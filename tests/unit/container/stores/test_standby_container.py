@@ -51,7 +51,7 @@ class Standby:
             if sum(report.positions.values()) >= records and report.positions == report.ends:
                 return
             assert self._thread.is_alive(), self.failure
-            self.coordinator.wait(0.05)
+            self._thread.join(0.05)
         raise AssertionError(f"the standby did not catch up: {self.container.report('')}")
 
     def stop(self):
