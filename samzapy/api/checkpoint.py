@@ -35,15 +35,19 @@ class Checkpoint:
     startpoints         by partition, the id of the newest startpoint that the task has followed
     event_times         the marks of the clock: the latest event time of each partition that has brought one
     senders             by intermediate partition and sender's name, the state of the sender before the offset
-    atomic              the changelog offsets are of the checkpoint's own transaction, so no record of the job is behind them
-    serdes              by store with a changelog, the stable names of the serdes of keys and values, independent of the names
-                        in the job file; empty in records of older versions
-    input_ids           by input stream, the id of the stream that the offsets are of; empty in records of older versions
-    held_by, idle       for people: the partition or sender that held the clock back, and the sources that were idle or over
-    told                the last watermark that `on_watermark` was called with, -1 for none; None if there was no watermark;
-                        in records of older versions also None if it is the watermark of `senders`
+    atomic              the changelog records and this checkpoint were one transaction, so the job has written nothing
+                        past these offsets
+    serdes              by store with a changelog, the stable names of the serdes of keys and values, independent of the
+                        names in the job file; empty in records of older versions
+    input_ids           by input stream, the id of the stream that the offsets are of; empty in records of older
+                        versions
+    held_by, idle       for people: the partition or sender that held the clock back, and the sources that were idle or
+                        over
+    told                the last watermark that `on_watermark` was called with, -1 for none; None if there was no
+                        watermark; in records of older versions also None if it is the watermark of `senders`
     leader_epochs       by partition, the leader epoch in which the position was read, where it is known
-    ended_in            the id of the run in which `on_end_of_stream` or `on_drain` was called at these offsets, empty for none
+    ended_in            the id of the run in which `on_end_of_stream` or `on_drain` was called at these offsets, empty
+                        for none
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]

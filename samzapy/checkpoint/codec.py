@@ -220,8 +220,8 @@ def partitions_record(partitions: Mapping[str, int]) -> dict[str, Any]:
 
 
 def partitions_of(value: Mapping[str, Any]) -> dict[str, int]:
-    """The inverse of `partitions_record`. Raises ValueError, also for two tasks with one partition: the state of one would
-    become the other's."""
+    """The inverse of `partitions_record`. Raises ValueError, also for two tasks with one partition: the state of one
+    would become the other's."""
     partitions = convert(_Partitions, value).partitions
     owners: dict[int, str] = {}
     for task, number in partitions.items():

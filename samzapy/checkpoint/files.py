@@ -33,9 +33,9 @@ def _nothing() -> None:
 class WholeFiles:
     """Writes the files of one folder atomically and durably, in one thread.
 
-    Several processes may write one file: a superseded process may be suspended in a write, and go on after its successor
-    has written the file. So each write has its own temporary file, which is synced and renamed to the file's name; then
-    the folder is synced.
+    Several processes may write one file: a superseded process may be suspended in a write, and go on after its
+    successor has written the file. So each write has its own temporary file, which is synced and renamed to the file's
+    name; then the folder is synced.
     """
 
     def __init__(self, folder: Path, clock: Clock) -> None:

@@ -31,8 +31,8 @@ def starting_offset(
     3. If the log's end `goes_back`, because its newest records can be deleted, a committed offset beyond the end is
        used as well.
 
-    Raises OffsetOutOfRange for one that is not in the log any more, PositionVoid for one beyond its end: with the numbers and
-    the command that repairs it.
+    Raises OffsetOutOfRange for one that is not in the log any more, PositionVoid for one beyond its end: with the
+    numbers and the command that repairs it.
     """
     committed = None if checkpoint is None or stream.reset_offset else checkpoint.input_offsets.get(ssp)
     if committed is None:

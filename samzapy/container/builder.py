@@ -161,8 +161,8 @@ class ContainerBuilder:
             committed_changelogs(self.config, start.checkpoint),
             task.ssps - self.config.task.broadcast_inputs,
             start.offsets,
-            own_changelog_ends(self.config, start.checkpoint),
-            adopted.end,
+            own_ends=own_changelog_ends(self.config, start.checkpoint),
+            adopted_end=adopted.end,
         )
 
     def fill_stores(

@@ -1,4 +1,5 @@
-"""Keeps a task's local state: objects in a cache, changes in bytes, commits in an engine; and restores it after a crash.
+"""Keeps a task's local state: objects in a cache, changes in bytes, commits in an engine; and restores it after a
+crash.
 
 startup        opens and restores the stores of a container's tasks
 opening        opens the stores of one task: settings, files, changelogs, stacks

@@ -1,7 +1,7 @@
 """Loads the engines of a job's stores, and checks the serdes of their entries.
 
-A store keeps its serdes for its whole life. Another serde may read its bytes without an error, but wrongly: the long 10 is
-the double 4.9e-323.
+A store keeps its serdes for its whole life. Another serde may read its bytes without an error, but wrongly: the long 10
+is the double 4.9e-323.
 """
 
 from __future__ import annotations
@@ -177,7 +177,8 @@ def serde_problems(
 
 
 def entry_serde_names(config: JobConfig, store: StoreConfig, factory: StoreEngine) -> SerdePair:
-    """The serdes of the store's keys and values by their identities, as the job file and the store's engine give them."""
+    """The serdes of the store's keys and values by their identities, as the job file and the store's engine give
+    them."""
     settings = EngineSettings(store.name, store.properties)
     key, value = chosen_serdes(store, factory, settings)
     return key_identity(key, config.serdes, config.resolved), serde_identity(value, config.serdes)

@@ -154,8 +154,8 @@ class Contents:
         )
 
     def timed(self, partition: int) -> Iterator[tuple[bytes, bytes, int | None]]:
-        """Key, value and time of the put (None in a store without a time to live) of the entries of one part that have not
-        expired, in unsigned byte order of their keys."""
+        """Key, value and time of the put (None in a store without a time to live) of the entries of one part that have
+        not expired, in unsigned byte order of their keys."""
         with self._parts[partition].iterate(None, None) as pairs:
             for key, data in pairs:
                 value = self._alive(data)
@@ -214,8 +214,8 @@ class _SelectiveRestore(StoreRestore):
 
 @dataclass(frozen=True)
 class ChangelogReader:
-    """Reads stores back from their changelogs, into files below `folder` (`STORE/PARTITION`), or into memory for few keys or
-    records. Several stores may be open at a time.
+    """Reads stores back from their changelogs, into files below `folder` (`STORE/PARTITION`), or into memory for few
+    keys or records. Several stores may be open at a time.
 
     The reader waits for transactions that are open at its start: `stall_s` seconds without progress are an error, so it
     should be longer than the time-out of a crashed writer's transaction.
@@ -241,8 +241,8 @@ class ChangelogReader:
         selection: Selection,
         bounds: Mapping[SystemStreamPartition, OffsetRange] | None = None,
     ) -> Contents:
-        """The committed entries of the partitions of the store's changelog (none given: of all), up to its ends now, or to the
-        `bounds` that were taken earlier. Raises as `ends`, and RestoreError."""
+        """The committed entries of the partitions of the store's changelog (none given: of all), up to its ends now, or
+        to the `bounds` that were taken earlier. Raises as `ends`, and RestoreError."""
         bounds = self.ends(config, partitions) if bounds is None else bounds
         expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, self.clock)
         records = sum(upcoming - oldest for oldest, upcoming in bounds.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -69,6 +69,7 @@ class TaskSettings:
     committed: Mapping[str, int] = field(default_factory=dict)
     ssps: frozenset[SystemStreamPartition] = frozenset()
     starts: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
+    _: KW_ONLY
     own_ends: Mapping[str, int] | None = None
     adopted_end: Callable[[SystemStreamPartition, str], int] = _nothing_adopted
 
@@ -83,9 +84,10 @@ class TaskSettings:
 class JobStores:
     """The stores of a job, as every task of a container opens them.
 
-    `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store that outlives
-    its task, by their identities. `undoes_messages`: the changes of a failed message are undone. `budget`: the memory of
-    the caches of all these tasks. `record_limit_of`: the largest record that a system's producer sends, None for any.
+    `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store that
+    outlives its task, by their identities. `undoes_messages`: the changes of a failed message are undone. `budget`: the
+    memory of the caches of all these tasks. `record_limit_of`: the largest record that a system's producer sends, None
+    for any.
     """
 
     job: str
@@ -93,6 +95,7 @@ class JobStores:
     engines: Mapping[str, StoreEngine]
     serdes: Mapping[str, Serde]
     written_with: Mapping[str, SerdePair]
+    _: KW_ONLY
     logged_base: Path
     non_logged_base: Path
     undoes_messages: bool
@@ -121,8 +124,8 @@ def job_stores(
         engines,
         serdes,
         {store.name: entry_serde_names(config, store, engines[store.name]) for store in kept},
-        config.logged_store_base_dir,
-        config.non_logged_store_base_dir,
+        logged_base=config.logged_store_base_dir,
+        non_logged_base=config.non_logged_store_base_dir,
         undoes_messages=config.task.errors.undoes_changes,
         admin_of=admin_of,
         clock=clock,
@@ -153,8 +156,8 @@ class StoreOpener:
         self._cleanup = ExitStack()
 
     def begin(self, *, provisional: bool = False) -> None:
-        """Open the engines and take the changelogs' ends. If one fails, none stays open. With `provisional` a store that
-        may be too old stays open until `settle`."""
+        """Open the engines and take the changelogs' ends. If one fails, none stays open. With `provisional` a store
+        that may be too old stays open until `settle`."""
         for config in self._job.configs.values():
             try:
                 opened = self._open(config, provisional=provisional)
@@ -358,8 +361,8 @@ class StoreOpener:
         )
 
     def _copying(self, config: StoreConfig, factory: StoreEngine) -> StoreConfig:
-        """The settings with a cache of copies, if a view changes its values in place and failed messages are undone: an undo
-        restores the old value, which must be unchanged."""
+        """The settings with a cache of copies, if a view changes its values in place and failed messages are undone: an
+        undo restores the old value, which must be unchanged."""
         if self._job.undoes_messages and factory.entries(self._engine_of(config)[1]).changed_in_place:
             return replace(config, object_cache_mode="copy")
         return config

@@ -1,8 +1,8 @@
 """Reads values back right after they are written, and compares: what a serde changes must not become state.
 
-No list of the ways in which a class can lose values would be complete (masked secrets, excluded fields, keys that become
-text, subclasses, custom serializers), so the serde itself is asked. The first values of each class are read back, and later
-one in `EVERY`.
+No list of the ways in which a class can lose values would be complete (masked secrets, excluded fields, keys that
+become text, subclasses, custom serializers), so the serde itself is asked. The first values of each class are read
+back, and later one in `EVERY`.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _UNIT = timedelta(milliseconds=1)
 class ReadBack:
     """Chooses the values to read back, and says what has changed in one.
 
-    `write` and `read` are inverse, `reason` explains an exception of `read`. `classes`: the exact classes of the values, None
-    if they are not known. `rounded`: floats and times may be rounded, as a schema says. `exact`: an int must not come back as
-    an equal float.
+    `write` and `read` are inverse, `reason` explains an exception of `read`. `classes`: the exact classes of the
+    values, None if they are not known. `rounded`: floats and times may be rounded, as a schema says. `exact`: an int
+    must not come back as an equal float.
     """
 
     __slots__ = (
@@ -120,7 +120,8 @@ class ReadBack:
         return True
 
     def fault(self, value: Any, data: Any) -> str | None:
-        """Why `data`, which was written for `value`, is not read as an equal value; None if it is. Raises EnvironmentFailure."""
+        """Why `data`, which was written for `value`, is not read as an equal value; None if it is. Raises
+        EnvironmentFailure."""
         found = self._fault(value, data)
         if found is not None:
             # It may be tried again, and must fail again.
@@ -174,7 +175,8 @@ class Proof:
 
 
 def read_back(serde: Serde, *, exact: bool = False) -> ReadBack | None:
-    """How the values of a serde of a class are read back; None for a serde of plain values, which documents what it changes."""
+    """How the values of a serde of a class are read back; None for a serde of plain values, which documents what it
+    changes."""
     if serde.object_type is None:
         return None
     return ReadBack(
@@ -199,12 +201,12 @@ class _Different(Exception):
 
 
 def difference(written: Any, read: Any, *, rounded: bool = False, exact: bool = True) -> str | None:
-    """The first place where a value differs from the one that was read for it, None if there is none; OPAQUE if only their
-    bytes can tell.
+    """The first place where a value differs from the one that was read for it, None if there is none; OPAQUE if only
+    their bytes can tell.
 
-    Values of different types differ (1, 1.0 and True; an enum and its value; a class and its subclass), NaN is NaN, and an
-    object without `__eq__` is compared by its state. Without `exact` an int may come back as an equal float: type checkers
-    take it for one.
+    Values of different types differ (1, 1.0 and True; an enum and its value; a class and its subclass), NaN is NaN, and
+    an object without `__eq__` is compared by its state. Without `exact` an int may come back as an equal float: type
+    checkers take it for one.
     """
     waiting: list[_Pair] = [("$", written, read)]
     opaque = False
@@ -295,8 +297,8 @@ def _has_no_eq(kind: Any) -> bool:
 
 @lru_cache(maxsize=1_024)
 def _names(kind: Hashable) -> tuple[str, ...] | None:
-    """The attributes that objects of a class are compared by; None for a class without fields. A field that the class itself
-    does not compare, such as a cache, does not count."""
+    """The attributes that objects of a class are compared by; None for a class without fields. A field that the class
+    itself does not compare, such as a cache, does not count."""
     all_count = _has_no_eq(kind)
     if hasattr(kind, "__struct_fields__"):
         return tuple(kind.__struct_fields__)

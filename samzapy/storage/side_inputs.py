@@ -25,8 +25,8 @@ class SourceSpan:
 @dataclass(frozen=True)
 class StoreFilling:
     """The remaining work for a store that is filled from streams. `spans`: the parts to read before the task starts;
-    `as_of_ms`: no record after their starts is older; `followed`: the store follows the streams while the task runs, and is
-    read-only for the task."""
+    `as_of_ms`: no record after their starts is older; `followed`: the store follows the streams while the task runs,
+    and is read-only for the task."""
 
     spans: Mapping[SystemStreamPartition, SourceSpan]
     as_of_ms: int

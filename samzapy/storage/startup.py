@@ -66,9 +66,9 @@ def begin_all_stores(
     """Open the stores of a container's tasks, to be restored. Stores without a changelog start empty.
 
     The changelogs exist and no predecessor of the tasks writes to them: their ends, taken
-    here, are the restore's bounds. Where the engines allow it, several tasks' stores are opened at once. If one fails, none
-    stays open. Raises StoreLocked when a store is still locked after `lock_wait_s` seconds, EnvironmentFailure when a
-    changelog is missing or not compacted.
+    here, are the restore's bounds. Where the engines allow it, several tasks' stores are opened at once. If one fails,
+    none stays open. Raises StoreLocked when a store is still locked after `lock_wait_s` seconds, EnvironmentFailure
+    when a changelog is missing or not compacted.
     """
     changelogs = Changelogs(admin_of, [task.changelog_partition for task in tasks])
     job = job_stores(
@@ -96,7 +96,8 @@ def begin_all_stores(
 
 
 def _may_open_at_once(config: JobConfig, engines: Mapping[str, StoreEngine]) -> bool:
-    """Whether other threads may open the stores: no engine, and no admin of streams that fill one, is bound to a thread."""
+    """Whether other threads may open the stores: no engine, and no admin of streams that fill one, is bound to a
+    thread."""
     return all(engines[name].is_rocksdb and store.source is None for name, store in config.stores.items())
 
 

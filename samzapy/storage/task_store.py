@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ _MARKER_S = 600.0
 
 
 class Flushing:
-    """Flushes an engine, to bound the cost of a kill: at most `flush_records` changes and one commit's, or `flush_interval_ms`.
+    """Flushes an engine, to bound the cost of a kill: at most `flush_records` changes and one commit's, or
+    `flush_interval_ms`.
 
     1. At half a bound the engine begins to flush in the background, so that commits go on.
     2. At the bound the commit waits for it.
@@ -96,6 +97,7 @@ class OpenedStore:
     engine: StorageEngine
     identity: StoreIdentity
     changelog: SystemStreamPartition | None = None
+    _: KW_ONLY
     start: int = 0
     bound: int = 0
     known_end: int | None = None
@@ -151,8 +153,8 @@ class TaskStore:
         backup: StoreBackup | None = None,
         directory: Path | None = None,
     ) -> None:
-        """`view` makes the task's view of the key-value store, None for the store itself. `end` detects another writer of
-        the changelog, `backup` makes snapshots, `directory` has the files."""
+        """`view` makes the task's view of the key-value store, None for the store itself. `end` detects another writer
+        of the changelog, `backup` makes snapshots, `directory` has the files."""
         self.stack = stack
         self.view = view
         self.end = end
@@ -195,7 +197,8 @@ class TaskStore:
             producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
 
     def acknowledged_offset(self, last_of: Callable[[SystemStreamPartition], int | None]) -> int:
-        """The changelog offset of this commit: the last acknowledged record's, or the previous one if nothing changed."""
+        """The changelog offset of this commit: the last acknowledged record's, or the previous one if nothing
+        changed."""
         if not self.stack.uncommitted.changes or self.changelog is None:
             return self._own
         last = last_of(self.changelog)
@@ -232,8 +235,8 @@ class TaskStore:
         self.flush_if_due()
 
     def keep(self, input_offsets: Mapping[SystemStreamPartition, int], time_ms: int) -> None:
-        """Write the entries of a store that is filled from streams, with the positions in the streams, also without changes,
-        so that the streams are not read again. No record after the positions is older than `time_ms`."""
+        """Write the entries of a store that is filled from streams, with the positions in the streams, also without
+        changes, so that the streams are not read again. No record after the positions is older than `time_ms`."""
         self.stack.store.flush()
         self._write(self.stack.uncommitted.changes, self.offset, input_offsets, time_ms)
         self.flush_if_due()
@@ -250,13 +253,14 @@ class TaskStore:
         self.stack.uncommitted.clear()
 
     def _with_expired(self, changes: Changes) -> Changes:
-        """The changes, and the removal of some expired entries. The changelog gets no records for these: each reader knows the
-        time."""
+        """The changes, and the removal of some expired entries. The changelog gets no records for these: each reader
+        knows the time."""
         expired = self.stack.store.sweep(len(changes))
         return {**expired, **changes} if expired else changes
 
     def flush_if_due(self) -> None:
-        """Flush the engine if the unflushed changes are so many, or so old, that a restore after a kill would take long."""
+        """Flush the engine if the unflushed changes are so many, or so old, that a restore after a kill would take
+        long."""
         self._flushing.flush_if_due()
 
     def flush_engine(self) -> None:
@@ -283,7 +287,8 @@ class TaskStore:
             set_aside(self._directory, "foreign", self._clock.wall_ms())
 
     def metrics(self) -> dict[str, float]:
-        """The metrics of every layer, by name; `changelog-bytes` of keys and values went to the changelog since the start."""
+        """The metrics of every layer, by name; `changelog-bytes` of keys and values went to the changelog since the
+        start."""
         backup = {} if self.backup is None else self.backup.metrics()
         changelog = {} if self.changelog is None else {"changelog-bytes": self._appended_bytes}
         return {**self.stack.metrics(), **self.engine.metrics(), **changelog, **backup}

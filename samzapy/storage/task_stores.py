@@ -22,9 +22,9 @@ from samzapy.storage.task_store import TaskStore
 class TaskStores:
     """One task's stores between two commits.
 
-    A commit calls `flush`, `send_changes`, (the producer's flush), `changed`, `changelog_offsets`, (the checkpoint), `apply`;
-    the task does not run in between. When one of them fails, the state of the stores is unknown: every later call raises
-    StoreError, and the next attempt restores.
+    A commit calls `flush`, `send_changes`, (the producer's flush), `changed`, `changelog_offsets`, (the checkpoint),
+    `apply`; the task does not run in between. When one of them fails, the state of the stores is unknown: every later
+    call raises StoreError, and the next attempt restores.
     """
 
     def __init__(self, stores: Mapping[str, TaskStore], restored: Mapping[str, RestoreResult]) -> None:
@@ -124,7 +124,8 @@ class TaskStores:
             held.discard()
 
     def flush_if_due(self) -> None:
-        """Flush engines that have not been flushed for long. A commit does so itself, but an idle task has no commits."""
+        """Flush engines that have not been flushed for long. A commit does so itself, but an idle task has no
+        commits."""
         with self._poisoned_by_failure():
             for held in self._held.values():
                 held.flush_if_due()

@@ -39,7 +39,9 @@ from samzapy.storage.backup.snapshot import SnapshotFile, SnapshotIndex
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
 SSP = SystemStreamPartition("kafka", "orders.eu", 3)
-MARKER = Marker(StoreIdentity("job-1", "s", 3, "t", True, "string", "json", 60_000), 7, 123, {str(SSP): 9})
+MARKER = Marker(
+    StoreIdentity("job-1", "s", 3, "t", True, "string", "json", deletions_kept_ms=60_000), 7, 123, {str(SSP): 9}
+)
 CHECKPOINT = Checkpoint(
     {SSP: 481},
     {"counts": 92, "new": -1},

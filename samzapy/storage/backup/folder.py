@@ -1,4 +1,5 @@
-"""Opens and accesses a task's folder of snapshots, on any file system that fsspec knows. The only importer of fsspec."""
+"""Opens and accesses a task's folder of snapshots, on any file system that fsspec knows. The only importer of
+fsspec."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _OF_PATTERNS = set("*?[")
 
 
 class BackupUnavailable(StoreError):
-    """Raised when the place of the snapshots cannot be used: a library or a right is missing, or the network is down."""
+    """Raised when the place of the snapshots cannot be used: a library or a right is missing, or the network is
+    down."""
 
 
 class BackupFolder:

@@ -81,8 +81,8 @@ class StoreBackup:
                 _HANGING.set()
 
     def close(self) -> None:
-        """End the snapshot that is being made, at its next file. Afterwards no thread uses the engine. An upload that hangs
-        is abandoned."""
+        """End the snapshot that is being made, at its next file. Afterwards no thread uses the engine. An upload that
+        hangs is abandoned."""
         self._stopped.set()
         with self._engine_in_use:
             pass
@@ -129,8 +129,8 @@ class StoreBackup:
         self._counts["snapshot-bytes"] += made.bytes
 
     def _made(self, checkpoint: Path) -> bytes | None:
-        """The marker of a new checkpoint, None if the store was closed before. The task commits meanwhile, so the marker
-        inside the checkpoint gives its position."""
+        """The marker of a new checkpoint, None if the store was closed before. The task commits meanwhile, so the
+        marker inside the checkpoint gives its position."""
         with self._engine_in_use:
             if self._stopped.is_set():
                 return None
@@ -152,8 +152,8 @@ class TaskBackups:
     def reader(
         self, config: StoreConfig, refuse: Callable[[Marker], str | None]
     ) -> Callable[[Path], Marker | None] | None:
-        """A function that downloads the store's newest snapshot into a directory; None if the store has no snapshots, or
-        their folder cannot be opened."""
+        """A function that downloads the store's newest snapshot into a directory; None if the store has no snapshots,
+        or their folder cannot be opened."""
         if config.backup is None:
             return None
         try:

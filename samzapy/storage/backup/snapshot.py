@@ -159,8 +159,8 @@ class SnapshotUploader:
     def _collect(self, newest: str, there: set[str]) -> None:
         """Remove the snapshots that are older than `newest` and the ones kept with it, then files without a snapshot.
 
-        A file that no index names may belong to a snapshot that a successor of this task is making: it is removed when no
-        index named it at the last collection either.
+        A file that no index names may belong to a snapshot that a successor of this task is making: it is removed when
+        no index named it at the last collection either.
         """
         others = [name for name in self._folder.indexes() if name != newest]
         first_kept = max(len(others) - (self._kept - 1), 0)
@@ -187,8 +187,8 @@ def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Mar
     """Download the newest complete snapshot that `refuse` accepts into `directory`.
 
     `directory` does not exist before, nor afterwards if there was no such snapshot: then None is returned, else its
-    marker. A snapshot with a fault is logged, and the previous one is tried. A folder that cannot be read counts as empty.
-    Raises StoreError if the directory cannot be written.
+    marker. A snapshot with a fault is logged, and the previous one is tried. A folder that cannot be read counts as
+    empty. Raises StoreError if the directory cannot be written.
     """
     for name, index in _usable(folder, refuse):
         try:

@@ -241,8 +241,8 @@ def unreplaced(arena: Arena) -> Rows:
 
 
 def key_order(arena: Arena, rows: Rows) -> tuple[Rows, Marks]:
-    """The ascending `rows`, sorted by their strings in unsigned byte order, stable for equal strings; and for each place
-    in that order whether another string begins there.
+    """The ascending `rows`, sorted by their strings in unsigned byte order, stable for equal strings; and for each
+    place in that order whether another string begins there.
 
     Each column sorts only the rows that the columns before leave equal, so a common prefix costs no sort.
     """

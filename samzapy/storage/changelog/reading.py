@@ -9,8 +9,8 @@
        before a commit sends anything:    end of the partition == end of the task's own records
        after it:                          offset of its first record == that end
 
-   The check reads the offsets in between, as a reader of committed records. If it finds a record, or stops before an open
-   transaction, another writer is at work, and its records would become state at the next restore.
+   The check reads the offsets in between, as a reader of committed records. If it finds a record, or stops before an
+   open transaction, another writer is at work, and its records would become state at the next restore.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _FEW_RECORDS = 1_000
 
 _LOG = logging.getLogger(__name__)
 
-#: The total number of seconds that a store spends looking for unreadable entries: they are rare, or everything is broken.
+#: The total number of seconds that a store spends looking for unreadable entries: they are rare, or everything is
+#: broken.
 _PATIENCE_S = 20.0
 
 #: Seconds without progress after which an open transaction counts as a record of its writer, and a search ends.
@@ -88,9 +89,9 @@ def first_records(
     """The offset of the first committed record of each tail that has one. The partitions are of one system, and the
     consumer was not started.
 
-    With transactions a partition ends with a commit's control record, so the end offset alone does not show a record. The
-    reading stops before an open transaction. After `stall_s` seconds without progress that transaction counts as a record
-    if `open_counts`; else it is a RestoreError.
+    With transactions a partition ends with a commit's control record, so the end offset alone does not show a record.
+    The reading stops before an open transaction. After `stall_s` seconds without progress that transaction counts as a
+    record if `open_counts`; else it is a RestoreError.
     """
     left = {tail.ssp: tail for tail in tails}
     for tail in left.values():
@@ -122,9 +123,9 @@ def first_records(
 class ChangelogOrigin:
     """Finds the changelog record of an entry that a store cannot read, as `stream[partition]@offset`.
 
-    An entry in a store has no offset, so its changelog partition is searched for the last equal record. If there is none
-    (the entry was changed since the last commit), or the changelog cannot be read or is too long for the time limit, only
-    the partition is named.
+    An entry in a store has no offset, so its changelog partition is searched for the last equal record. If there is
+    none (the entry was changed since the last commit), or the changelog cannot be read or is too long for the time
+    limit, only the partition is named.
     """
 
     __slots__ = ("_admin_of", "_clock", "_consumer_of", "_left_s", "_ssp")
@@ -216,8 +217,8 @@ class ChangelogEnd:
             self._sent = None
 
     def _look(self, until: int) -> None:
-        """Read from the task's records up to `until`, the place of the expected control record included: only control records
-        may be there."""
+        """Read from the task's records up to `until`, the place of the expected control record included: only control
+        records may be there."""
         with closing(self._consumer_of(self.ssp.system)) as consumer:
             tail = Tail(self.ssp, self._own, until)
             found = first_records([tail], consumer, self._clock, STALL_S, open_counts=True)
@@ -227,7 +228,8 @@ class ChangelogEnd:
 
 
 def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int) -> ForeignRecords:
-    """The error for records that the job has not written. The job's records end before `end`, the others begin at `first`."""
+    """The error for records that the job has not written. The job's records end before `end`, the others begin at
+    `first`."""
     own = f"the job's own records end before offset {end}" if end else "the job has written nothing there"
     return ForeignRecords(
         f"{ssp}@{first}: the changelog of store '{store}' holds a record of another writer ({own}); it must not become "

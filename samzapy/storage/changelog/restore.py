@@ -210,8 +210,8 @@ class StoreRestore:
 class _Finishing:
     """Finishes restores while others are still read: sorting and writing a store wait for processor and disk.
 
-    Each store stays within its share of the memory until it is finished. At the end of the context, after a failure or a
-    stop, finishes that have not begun are dropped, and running ones are made to end and waited for: their engines are
+    Each store stays within its share of the memory until it is finished. At the end of the context, after a failure or
+    a stop, finishes that have not begun are dropped, and running ones are made to end and waited for: their engines are
     closed next. The caller finishes a single store, and a store whose engine is bound to its thread.
     """
 
@@ -262,10 +262,11 @@ def run_restores(
 ) -> dict[SystemStreamPartition, RestoreRead]:
     """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
 
-    A partition is done when the consumer's position has reached the bound, since control records and holes have offsets,
-    too. Its store is finished while the others are read. If one fails, the others end before its error is raised. Raises
-    RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`. Stores that are all read, and are
-    finished for longer than that, are a warning: another attempt would have the same to write.
+    A partition is done when the consumer's position has reached the bound, since control records and holes have
+    offsets, too. Its store is finished while the others are read. If one fails, the others end before its error is
+    raised. Raises RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`. Stores
+    that are all read, and are finished for longer than that, are a warning: another attempt would have the same to
+    write.
     """
     began = moved = clock.monotonic()
     as_of_ms = clock.wall_ms()

@@ -93,8 +93,8 @@ class Changelogs:
         self._found: dict[str, tuple[StreamDescription, Mapping[SystemStreamPartition, OffsetRange]]] = {}
 
     def find(self, stores: Iterable[StoreConfig]) -> None:
-        """Take the first look at the changelogs of these stores now, on this thread: two questions a system, whatever the
-        number of stores and tasks. Raises as `usable`."""
+        """Take the first look at the changelogs of these stores now, on this thread: two questions a system, whatever
+        the number of stores and tasks. Raises as `usable`."""
         by_system: dict[str, list[StoreConfig]] = {}
         for config in stores:
             if config.changelog is not None and config.name not in self._found:

@@ -1,6 +1,7 @@
 """Checks the keys and values of a store, and converts them to bytes and back, in batches.
 
-Errors name the store and the key. An EnvironmentFailure of a serde of values passes unchanged: the value is not at fault.
+Errors name the store and the key. An EnvironmentFailure of a serde of values passes unchanged: the value is not at
+fault.
 """
 
 from __future__ import annotations
@@ -215,7 +216,8 @@ class EntryCodec:
         self.encode_value(key, value)
 
     def sample(self, puts: int) -> None:
-        """Have one in `EVERY` single values read back, the next ones; called once per batch with the number of puts so far."""
+        """Have one in `EVERY` single values read back, the next ones; called once per batch with the number of puts so
+        far."""
         new = 0 if self._value_back is None else (puts - self._sampled) // EVERY
         self._due += new
         self._sampled += new * EVERY
@@ -267,7 +269,8 @@ class EntryCodec:
             raise self._unreadable("value of key", key, reason, self.encode_key(key), data) from cause
 
     def decode_values(self, keys: Collection[Any], data: Sequence[bytes | None]) -> list[Any]:
-        """The values of `data`, None where there is none. Raises SerdeError naming the first of `keys` that is unreadable."""
+        """The values of `data`, None where there is none. Raises SerdeError naming the first of `keys` that is
+        unreadable."""
         value_object = self.value_object
         try:
             return [None if each is None else value_object(each) for each in data]

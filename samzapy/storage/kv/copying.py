@@ -37,7 +37,8 @@ class CopyingStore(ForwardingStore[K, V]):
     """Values as objects over a store that holds them as bytes.
 
     A `put` serializes at once, so it raises for a value that does not serialize; a `get` deserializes each time. One
-    conversion a call is several times cheaper than a copy of an object, and gives exactly the value of a restored store.
+    conversion a call is several times cheaper than a copy of an object, and gives exactly the value of a restored
+    store.
     """
 
     __slots__ = ("_codec",)
@@ -118,7 +119,8 @@ class _DecodingSnapshot(KeyValueSnapshot[K, V]):
         self._inner.close()
 
 
-#: The length of a short key, and the most bytes that it has in any serde (6 a character, as JSON escapes them, and quotes).
+#: The length of a short key, and the most bytes that it has in any serde (6 a character, as JSON escapes them, and
+#: quotes).
 _SHORT_KEY = 10_000
 _SHORT_KEY_BYTES = 65_536
 #: The bytes that a system may count beside key and value of a record, its batch included.

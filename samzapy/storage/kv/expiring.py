@@ -97,7 +97,8 @@ class Expiry:
         return self.clock.wall_ms() - self.ttl_ms
 
     def restored(self, values: Sequence[bytes | None], timestamps: Sequence[int]) -> list[bytes | None]:
-        """A changelog's values as the engine keeps them, None for expired ones. A record without a time counts as put now."""
+        """A changelog's values as the engine keeps them, None for expired ones. A record without a time counts as put
+        now."""
         now = self.clock.wall_ms()
         horizon, pack = now - self.ttl_ms, _STAMP.pack
         return [
@@ -114,7 +115,8 @@ class ExpiringStore(ForwardingStore[K, V]):
     def __init__(
         self, inner: StoreLayer[K, tuple[int, V]], codec: EntryCodec, expiry: Expiry, engine: StorageEngine
     ) -> None:
-        """`codec` checks keys and values; a layer below converts them to bytes. `engine` holds the committed entries."""
+        """`codec` checks keys and values; a layer below converts them to bytes. `engine` holds the committed
+        entries."""
         super().__init__(inner)
         self._codec = codec
         self._expiry = expiry

@@ -1,8 +1,8 @@
 """The layers of a store's stack: their common interface, and the base of layers that wrap another one.
 
 1. `StoreLayer` is a key-value store with the additional calls of a commit.
-2. `ForwardingStore` passes every call to the layer below, except `merge_all`: that is a `get_all` and a `put_all` of the
-   wrapper itself. A wrapper overrides the calls that it changes.
+2. `ForwardingStore` passes every call to the layer below, except `merge_all`: that is a `get_all` and a `put_all` of
+   the wrapper itself. A wrapper overrides the calls that it changes.
 3. `ReadOnlyStore` refuses the writes of a task.
 """
 

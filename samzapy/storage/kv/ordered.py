@@ -18,8 +18,8 @@ _FEW = 8
 class KeyOrder:
     """Sorted keys of `data`, a dict that its owner changes, brought up to date only when they are read.
 
-    A dict keeps the order of insertion, so the keys that are new since the last read are its last ones, and writers have no
-    cost. They report deletions (`forget`).
+    A dict keeps the order of insertion, so the keys that are new since the last read are its last ones, and writers
+    have no cost. They report deletions (`forget`).
     """
 
     __slots__ = ("_data", "_forgotten", "_sorted")

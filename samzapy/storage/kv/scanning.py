@@ -102,8 +102,8 @@ SCANNING_SLOTS = ("_closed", "_codec", "_open", "_scans", "_uncommitted")
 class ScanningStore(StoreLayer[K, V]):
     """Ranges read the merged bytes, after a `flush`; the subclass reads and writes single keys.
 
-    A subclass has `SCANNING_SLOTS` among its slots: another base of it may have slots, too, and Python allows that of one base
-    only.
+    A subclass has `SCANNING_SLOTS` among its slots: another base of it may have slots, too, and Python allows that of
+    one base only.
     """
 
     __slots__ = ()
@@ -123,7 +123,8 @@ class ScanningStore(StoreLayer[K, V]):
         return self._scan(self._codec.encode_key(from_key), self._codec.encode_key(to_key))
 
     def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """Entries with keys that start with the prefix, in bytes. Raises StoreError for a serde that keeps no prefixes."""
+        """Entries with keys that start with the prefix, in bytes. Raises StoreError for a serde that keeps no
+        prefixes."""
         self.check_open()
         if not self._codec.keeps_prefixes:
             raise StoreError(

@@ -70,11 +70,11 @@ def build_stack(
     origin: Origin | None = None,
     budget: CacheBudget | None = None,
 ) -> StoreStack:
-    """The layers that `config` asks for, over `engine`. `max_record_bytes`: the largest record of the changelog; `origin`:
-    names the changelog record of an entry that cannot be read; `budget`: the container's memory for caches, of its own
-    and 256 MiB if not given."""
+    """The layers that `config` asks for, over `engine`. `max_record_bytes`: the largest record of the changelog;
+    `origin`: names the changelog record of an entry that cannot be read; `budget`: the container's memory for caches,
+    of its own and 256 MiB if not given."""
     budget = budget or CacheBudget()
-    layers = _Layers(config, engine, key_serde, msg_serde, max_record_bytes, clock, origin, budget)
+    layers = _Layers(config, engine, key_serde, msg_serde, max_record_bytes, clock=clock, origin=origin, budget=budget)
     store = layers.watched(layers.logged(layers.expiring(layers.serializing(layers.objects()))))
     return StoreStack(store, layers.uncommitted)
 
@@ -89,6 +89,7 @@ class _Layers:
         key_serde: Serde,
         msg_serde: Serde,
         max_record_bytes: int | None,
+        *,
         clock: Clock,
         origin: Origin | None,
         budget: CacheBudget,

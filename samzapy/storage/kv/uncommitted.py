@@ -23,12 +23,12 @@ class UncommittedStore:
     """One task's changes to one store, one entry a key, in the order of each key's last change, over an engine with the
     committed entries.
 
-    A read of the engine that fails is remembered, since the task may catch the error and go on without the value: no commit comes
-    after it (`check_reads`).
+    A read of the engine that fails is remembered, since the task may catch the error and go on without the value: no
+    commit comes after it (`check_reads`).
 
-    `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's overhead. `max_record_bytes` is
-    the largest record (key and value) of the changelog, None for no limit; the changelog does not get `overhead` bytes of
-    each value. Called with batches, unless a store has no cache.
+    `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's overhead.
+    `max_record_bytes` is the largest record (key and value) of the changelog, None for no limit; the changelog does not
+    get `overhead` bytes of each value. Called with batches, unless a store has no cache.
     """
 
     __slots__ = (
@@ -72,8 +72,8 @@ class UncommittedStore:
         self._bytes = 0
         #: Set by a cache if its changes since the last commit include deletions.
         self.deletes = False
-        # The number of each key's last change; the last number given here, if no cache gives them; and whether the changes
-        # are in that order.
+        # The number of each key's last change; the last number given here, if no cache gives them; and whether the
+        # changes are in that order.
         self._numbers: dict[bytes, int] = {}
         # The keys and numbers that a cache has given, in the order of its calls: they are not needed as long as the
         # changes are in order.
@@ -114,7 +114,8 @@ class UncommittedStore:
     ) -> None:
         """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then takes none of them.
 
-        `numbers` say when each key was changed; without them all are changed now, in this order. Give them always or never.
+        `numbers` say when each key was changed; without them all are changed now, in this order. Give them always or
+        never.
         """
         if not keys:
             return

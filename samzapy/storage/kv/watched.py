@@ -22,8 +22,8 @@ _IMMUTABLE = frozenset({str, bytes, int, float, bool})
 class WatchedStore(ForwardingStore[K, V]):
     """Remembers a digest of each object after `get` and `put`, and compares it at every `flush`, so at each commit.
 
-    For debugging: it serializes every object once a call and once a commit. It ignores the objects of ranges and snapshots,
-    since those are copies.
+    For debugging: it serializes every object once a call and once a commit. It ignores the objects of ranges and
+    snapshots, since those are copies.
     """
 
     __slots__ = ("_codec", "_most", "_seen")

@@ -1,8 +1,8 @@
 """Names, creates, renames and deletes the directories of a task's local stores; sweeps the ones that no task uses.
 
 A task that has moved to another machine, or has lost its partition, leaves its stores behind. Their changelogs hold the
-same entries. The sweep has two steps, as in Samza's monitor, so that an operator can recover a store in between: it sets
-old ones aside, and deletes them at a later start.
+same entries. The sweep has two steps, as in Samza's monitor, so that an operator can recover a store in between: it
+sets old ones aside, and deletes them at a later start.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ def wipe(path: Path) -> None:
 def locking_pid(path: Path) -> int | None:
     """The process that has the store at `path` open, since it holds the lock on the file `LOCK` there.
 
-    None for none, and if the kernel does not name it (0 and absent entries occur in containers with their own pid space).
+    None for none, and if the kernel does not name it (0 and absent entries occur in containers with their own pid
+    space).
     """
     try:
         found = (path / "LOCK").stat()

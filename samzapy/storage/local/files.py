@@ -50,8 +50,9 @@ class LocalStores:
         refuse: Callable[[Marker], str | None],
         now_ms: int,
     ) -> LocalStore:
-        """The store as an earlier attempt left it. If it is damaged, has data without a marker, or `refuse` gives a reason,
-        it is set aside and a new one is opened. An error of `refuse` passes through, and nothing is set aside."""
+        """The store as an earlier attempt left it. If it is damaged, has data without a marker, or `refuse` gives a
+        reason, it is set aside and a new one is opened. An error of `refuse` passes through, and nothing is set
+        aside."""
         if not factory.persistent:
             return LocalStore(factory.open(None, settings), None)
         path = self.directory(settings.store)
@@ -86,8 +87,8 @@ class LocalStores:
         empty: LocalStore,
         fetch: Callable[[Path], Marker | None],
     ) -> LocalStore:
-        """Replace an empty store by the store that `fetch` puts into its directory. If `fetch` puts nothing there, or the
-        store does not open with the marker that `fetch` returned, open an empty one again."""
+        """Replace an empty store by the store that `fetch` puts into its directory. If `fetch` puts nothing there, or
+        the store does not open with the marker that `fetch` returned, open an empty one again."""
         path = self.directory(settings.store)
         empty.engine.close()
         wipe(path)
@@ -107,8 +108,8 @@ class LocalStores:
         return replace(empty, engine=self._open(factory, path, settings))
 
     def open_empty(self, factory: StorageEngineFactory, settings: EngineSettings, now_ms: int) -> StorageEngine:
-        """An empty store. Files that an earlier attempt left are deleted; files that are damaged or have no marker are set
-        aside."""
+        """An empty store. Files that an earlier attempt left are deleted; files that are damaged or have no marker are
+        set aside."""
         if not factory.persistent:
             return factory.open(None, settings)
         path = self.directory(settings.store)

@@ -6,7 +6,7 @@ The engine writes it in the same write as the data.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import msgspec
 
@@ -28,11 +28,11 @@ _CLOCKS_APART_MS = 600_000
 class StoreIdentity:
     """The owner of a state and the form of its entries: the part of a store's marker that commits do not change.
 
-    The job (`name-id`), the store, the changelog's partition, and the changelog topic's id (which changes when a topic is
-    deleted and made again; empty without a changelog, the streams' ids and the processor's name where a store is filled
-    from streams). `stamped`: its values carry the time of their put (`rocksdb.ttl.ms`). `key_serde`, `msg_serde`: the
-    identities (`serde_identity`) of the serdes of its entries. `deletions_kept_ms`: the lowest `delete.retention.ms` of its
-    changelog during its life. The last three are empty in markers of older versions.
+    The job (`name-id`), the store, the changelog's partition, and the changelog topic's id (which changes when a topic
+    is deleted and made again; empty without a changelog, the streams' ids and the processor's name where a store is
+    filled from streams). `stamped`: its values carry the time of their put (`rocksdb.ttl.ms`). `key_serde`,
+    `msg_serde`: the identities (`serde_identity`) of the serdes of its entries. `deletions_kept_ms`: the lowest
+    `delete.retention.ms` of its changelog during its life. The last three are empty in markers of older versions.
     """
 
     job: str
@@ -42,6 +42,7 @@ class StoreIdentity:
     stamped: bool = False
     key_serde: str = ""
     msg_serde: str = ""
+    _: KW_ONLY
     deletions_kept_ms: int | None = None
 
     @property
@@ -75,8 +76,8 @@ class Marker:
     offsets at the commit that wrote it, by `system.stream[partition]`; empty after a restore. They may lag behind the
     checkpoint: a commit that changed nothing writes no marker. `time_ms`: no record after `changelog_offset` is older.
 
-    The bytes are one JSON object of format 1. Fields that came later are optional, so versions before and after them read
-    each other's markers; an empty one is left out, so a marker of an earlier version is written back unchanged.
+    The bytes are one JSON object of format 1. Fields that came later are optional, so versions before and after them
+    read each other's markers; an empty one is left out, so a marker of an earlier version is written back unchanged.
     """
 
     identity: StoreIdentity
@@ -109,7 +110,7 @@ class Marker:
             read.stamped is True,
             read.key_serde,
             read.msg_serde,
-            read.deletions_kept_ms,
+            deletions_kept_ms=read.deletions_kept_ms,
         )
         return cls(identity, read.changelog_offset, read.time_ms, read.input_offsets)
 
@@ -137,13 +138,15 @@ def outlived(age_ms: int, kept_ms: int) -> str | None:
 
 
 def lowest(identity: StoreIdentity, retention_ms: int) -> int:
-    """The lowest `delete.retention.ms` in the life of a store of that identity; its changelog has `retention_ms` now."""
+    """The lowest `delete.retention.ms` in the life of a store of that identity; its changelog has `retention_ms`
+    now."""
     known = identity.deletions_kept_ms
     return retention_ms if known is None else min(known, retention_ms)
 
 
 def of_another(found: StoreIdentity, wanted: StoreIdentity) -> str | None:
-    """The reason why the store of identity `found` belongs to another changelog than the `wanted` one; None if it does not."""
+    """The reason why the store of identity `found` belongs to another changelog than the `wanted` one; None if it does
+    not."""
     return foreign(
         found, wanted, f"its changelog (id {found.topic_id}) was replaced by another one (id {wanted.topic_id})"
     )

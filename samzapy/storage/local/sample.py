@@ -1,7 +1,7 @@
 """Checks at the start whether the classes that a job file names for a store can read a sample of its entries.
 
-The sample has the first entries of the store, and some after each byte in which its keys begin to differ, so old and new
-entries and all kinds of keys. Without the check a class that cannot read them would fail in the middle of a run.
+The sample has the first entries of the store, and some after each byte in which its keys begin to differ, so old and
+new entries and all kinds of keys. Without the check a class that cannot read them would fail in the middle of a run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Entry = tuple[bytes, bytes]
 
 
 def check_sample(config: StoreConfig, engine: StorageEngine, key_serde: Serde, value_serde: Serde) -> None:
-    """Raise ConfigError if a class of the store does not read an entry of the sample; nothing is read without classes."""
+    """Raise ConfigError if a class of the store does not read an entry of the sample; nothing is read without
+    classes."""
     if key_serde.object_type is None and value_serde.object_type is None:
         return
     snapshot = engine.snapshot()

@@ -13,8 +13,8 @@ from samzapy.api.engine import CommittedEntries, Cursor
 from samzapy.errors import StoreClosed
 from samzapy.storage.rocksdb.ownership import translated
 
-#: One reserved key in the column family of the data: memtables of several families are flushed independently, so only in the
-#: same family the marker of a commit is on disk exactly when its data is.
+#: One reserved key in the column family of the data: memtables of several families are flushed independently, so only
+#: in the same family the marker of a commit is on disk exactly when its data is.
 MARKER_KEY = b"\x00samzapy\x00marker"
 
 #: Rows are read in growing chunks, so that a short range is cheap and a long one costs little a row.

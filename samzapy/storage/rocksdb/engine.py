@@ -48,9 +48,9 @@ _GAUGES = {
 class RocksDbStorageEngine(StorageEngine):
     """Committed state in one directory, without a write-ahead log unless one is asked for.
 
-    1. RocksDB without WAL keeps a prefix of its batches: memtables are flushed in order, each with whole batches. The marker
-       is a key of the same column family and in the same batch as the data, so it always belongs to the prefix that survives
-       a kill.
+    1. RocksDB without WAL keeps a prefix of its batches: memtables are flushed in order, each with whole batches. The
+       marker is a key of the same column family and in the same batch as the data, so it always belongs to the prefix
+       that survives a kill.
     2. A kill loses the writes that `flush` has not moved to disk.
     3. One process may use it, but none of its forked children. Every cursor and snapshot is released before it closes.
     """
@@ -68,8 +68,8 @@ class RocksDbStorageEngine(StorageEngine):
         wal: bool = False,
     ) -> None:
         """`options`: the options of the open `db`. `ownership`: None for a read-only handle. `properties`: names of
-        further integer properties of RocksDB (without `rocksdb.`) to publish. `wal`: write to RocksDB's log, too, so that
-        a kill of this process loses nothing."""
+        further integer properties of RocksDB (without `rocksdb.`) to publish. `wal`: write to RocksDB's log, too, so
+        that a kill of this process loses nothing."""
         self._db: Any = db
         self._path = path
         self._options = options

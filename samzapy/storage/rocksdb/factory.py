@@ -54,7 +54,8 @@ _LOCK = threading.Lock()
 
 
 def shared_memory(cache_bytes: int, memtable_bytes: int) -> SharedMemory:
-    """The memory that the stores of this process share, as long as one of them holds it; the same for the same sizes."""
+    """The memory that the stores of this process share, as long as one of them holds it; the same for the same
+    sizes."""
     key = os.getpid(), cache_bytes, memtable_bytes
     with _LOCK:
         found = _SHARED.get(key)

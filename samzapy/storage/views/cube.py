@@ -154,8 +154,8 @@ class CubeDesign:
         return {"measures": list(self.measures), "rollups": sorted(map(list, self.rollups))}
 
     def covering(self, wanted: Collection[str], fixed: Collection[str]) -> tuple[str, ...] | None:
-        """The roll-up that answers a query for the dimensions `wanted`, `fixed` ones among them, with the fewest cells: no
-        other dimensions if possible, and fixed ones in front. None if there is none."""
+        """The roll-up that answers a query for the dimensions `wanted`, `fixed` ones among them, with the fewest cells:
+        no other dimensions if possible, and fixed ones in front. None if there is none."""
         able = [rollup for rollup in self.rollups if set(wanted) <= set(rollup)]
         return min(able, key=lambda rollup: (len(rollup), -leading(rollup, fixed)), default=None)
 
@@ -203,9 +203,9 @@ class Cell(NamedTuple):
 class CubeStore:
     """Counts facts and sums up their measures by the values of their dimensions, in every roll-up of the job file.
 
-    The value of a dimension is a str, an int, a bool or None. A query for dimensions that no roll-up has exactly is answered
-    from a finer one; a query that no roll-up covers raises StoreRefused. Facts cannot be removed, since a maximum cannot be
-    undone.
+    The value of a dimension is a str, an int, a bool or None. A query for dimensions that no roll-up has exactly is
+    answered from a finer one; a query that no roll-up covers raises StoreRefused. Facts cannot be removed, since a
+    maximum cannot be undone.
     """
 
     __slots__ = ("_design", "_dimensions", "_encoded", "_name", "_rollups", "_store")
@@ -303,7 +303,8 @@ class CubeStore:
         return found[0].aggregate if found else None
 
     def slice(self, where: Mapping[str, Value], by: Sequence[str]) -> list[Cell]:
-        """The facts with the values `where`, one cell for each combination of values of the dimensions `by`, in order."""
+        """The facts with the values `where`, one cell for each combination of values of the dimensions `by`, in
+        order."""
         # By names, not values: 1 == True.
         groups: dict[tuple[str, ...], Sequence[Any]] = {}
         for found, held in self._cells(where, by):

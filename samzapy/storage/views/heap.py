@@ -5,10 +5,10 @@ score      i <group> <digest>  the score of an item, by a digest of its bytes
 directory  d <group>           [next block's number, numbers of the blocks in order, separators between them]
 block      b <group> <number>  up to `block_size` items in order
 
-1. A change rewrites one block. Both ends are available without a scan. The directory changes only when a block splits or
-   becomes empty.
-2. A separator is greater than the block before and not greater than the block after it, and as short as possible, as in a
-   B-tree: the directory of a million items is about 500 KB.
+1. A change rewrites one block. Both ends are available without a scan. The directory changes only when a block splits
+   or becomes empty.
+2. A separator is greater than the block before and not greater than the block after it, and as short as possible, as in
+   a B-tree: the directory of a million items is about 500 KB.
 3. Lists from the store are never changed in place: the undo of a failed message puts them back.
 """
 
@@ -76,8 +76,8 @@ class HeapStore:
     1. An item is any value that MessagePack writes (str, int, dict, ...; a tuple comes back as a list). A group has it
        once: another push gives it the new score, so a repeated push changes nothing. To keep equal events separate,
        make their position part of the item.
-    2. The *best* score is the highest, or the lowest with `heap.order=lowest`. Items of equal score are in the order of their
-       bytes, so the contents of a heap do not depend on the order of the pushes.
+    2. The *best* score is the highest, or the lowest with `heap.order=lowest`. Items of equal score are in the order of
+       their bytes, so the contents of a heap do not depend on the order of the pushes.
     3. A heap with a `size` drops its worst item when it has one more.
 
     A score is an int of 64 bits or a float, not NaN. A refused item or score raises StoreRefused and changes nothing.
@@ -139,8 +139,8 @@ class HeapStore:
         """Like `push` of each item with its score to its group, in order; returns the results of the pushes. `groups`:
         None for the default group. A full group that gets many items is read and written once.
 
-        Raises StoreRefused for an item, a score or a group that `push` refuses, ValueError for columns of different lengths;
-        nothing has changed then.
+        Raises StoreRefused for an item, a score or a group that `push` refuses, ValueError for columns of different
+        lengths; nothing has changed then.
         """
         check_lengths(items, scores, scores if groups is None else groups)
         packed = list(map(self._checked, items, scores))

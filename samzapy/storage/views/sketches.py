@@ -227,7 +227,8 @@ class DistinctCounts:
             self.add(key, item)
 
     def add_each(self, keys: Sequence[Any], items: Sequence[str | float]) -> None:
-        """Count an item under the key beside it. Each sketch is read once and written once; none if an item is refused."""
+        """Count an item under the key beside it. Each sketch is read once and written once; none if an item is
+        refused."""
         counted = list(map(self._counted, items))
         check_lengths(keys, counted)
         found = self._store.get_all(keys)
@@ -299,9 +300,10 @@ class DistinctCountsFactory(SketchesFactory):
 class Quantiles:
     """The distribution of the numbers of each key.
 
-    1. The rank error of an answer is at most the sketch's error (1.33 % for `quantiles.k=200`), with a certainty of 99 %.
-    2. Up to `k` numbers are all kept, and answers are exact. Beyond that numbers are sampled at random, so two sketches of
-       the same numbers may differ within the error. A restored sketch is the committed one.
+    1. The rank error of an answer is at most the sketch's error (1.33 % for `quantiles.k=200`), with a certainty of 99
+       %.
+    2. Up to `k` numbers are all kept, and answers are exact. Beyond that numbers are sampled at random, so two sketches
+       of the same numbers may differ within the error. A restored sketch is the committed one.
     """
 
     __slots__ = ("_k", "_name", "_new", "_store")
@@ -327,8 +329,8 @@ class Quantiles:
             self.add(key, number)
 
     def add_each(self, keys: Sequence[Any], numbers: Sequence[float]) -> None:
-        """Add a number to the sketch of the key beside it. Each sketch is read once and written once; none if a number is
-        refused."""
+        """Add a number to the sketch of the key beside it. Each sketch is read once and written once; none if a number
+        is refused."""
         values = list(map(self._value, numbers))
         check_lengths(keys, values)
         found = self._store.get_all(keys)

@@ -4,8 +4,8 @@ time    k <clock> <key>          the time of a key's timer
 due     t <clock> <time> <key>   when to look at the key, in order: 8 bytes, big-endian, 2^63 added
 
 1. A key is encoded by MessagePack, and a clock is one letter. A timer has a due entry for its time or an earlier one.
-2. A timer that moves to a later time keeps its due entry until it fires. When the entry comes due, the new time is only noted
-   in memory. So a timer that each message moves, such as a time-out, costs one put a message.
+2. A timer that moves to a later time keeps its due entry until it fires. When the entry comes due, the new time is only
+   noted in memory. So a timer that each message moves, such as a time-out, costs one put a message.
 3. When the due entry of a cancelled timer, or of one that fires earlier, comes due, it is dropped.
 """
 
@@ -42,8 +42,8 @@ _MOST = 4 * READ
 class FirstTimers:
     """The first timers in memory; the store has the later ones.
 
-    Only the first one is taken out. An entry that the store no longer has, or that comes from an undone message, stays in memory
-    until it is the first; then the time of its key decides. So the undo of a message needs no call.
+    Only the first one is taken out. An entry that the store no longer has, or that comes from an undone message, stays
+    in memory until it is the first; then the time of its key decides. So the undo of a message needs no call.
     """
 
     __slots__ = ("_heap", "_until", "due", "passed_ms", "times")
@@ -117,7 +117,8 @@ class Timer(NamedTuple):
 
 
 class TimerStore(Timers):
-    """Timers over a key-value store. The first ones are in memory as well, so that one range read serves many that fire."""
+    """Timers over a key-value store. The first ones are in memory as well, so that one range read serves many that
+    fire."""
 
     __slots__ = (
         "_event", "_name", "_pack", "_store", "_wall", "between_messages", "interrupt", "interrupt_until",
@@ -278,8 +279,8 @@ class TimerStore(Timers):
     def _move(self, first: FirstTimers, place: Place, time_ms: int | None) -> bool:
         """Move a place to `time_ms`, when its timer fires (None: never); returns False if the place is dropped.
 
-        A place has no entry if its message was undone, or if another place with the same entry has fired. It may still move in
-        memory. Most places move many times before they fire, so the look for the entry waits until then.
+        A place has no entry if its message was undone, or if another place with the same entry has fired. It may still
+        move in memory. Most places move many times before they fire, so the look for the entry waits until then.
         """
         _, packed, entry_ms = place
         if time_ms is not None and time_ms >= entry_ms:

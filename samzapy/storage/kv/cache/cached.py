@@ -40,27 +40,27 @@ class CachedStore(Entries, ScanningStore[K, V]):
 
     1. A `get` or `put` of a held key touches dicts and no layer below.
     2. An entry is dirty from its `put` until it is serialized, and then clean. Only clean entries are evicted.
-    3. A clock hand finds the entries to evict: an entry that was used since the hand passed it stays, any other goes (CLOCK,
-       the second chance). The hit ratio is as high as an LRU's. A hit costs one assignment instead of a move in the
-       LRU's order, and nothing as long as there is room.
-    4. Dirty values are serialized in batches, and as late as possible: at `flush`, before a range is read, and when the hand
-       meets an unused one while at least `batch_size` are dirty, or too few are clean to make room; then up to `batch_size`
-       unused ones. So a dirty key is always held, and a key that is put repeatedly is serialized once. `MOST_DIRTY` bounds
-       the unserialized values of a commit.
-    5. Changes are numbered, and the layer below gets the numbers with a batch. So the records of a commit are in the order
-       of each key's last change, for any size of cache and batch.
+    3. A clock hand finds the entries to evict: an entry that was used since the hand passed it stays, any other goes
+       (CLOCK, the second chance). The hit ratio is as high as an LRU's. A hit costs one assignment instead of a move in
+       the LRU's order, and nothing as long as there is room.
+    4. Dirty values are serialized in batches, and as late as possible: at `flush`, before a range is read, and when the
+       hand meets an unused one while at least `batch_size` are dirty, or too few are clean to make room; then up to
+       `batch_size` unused ones. So a dirty key is always held, and a key that is put repeatedly is serialized once.
+       `MOST_DIRTY` bounds the unserialized values of a commit.
+    5. Changes are numbered, and the layer below gets the numbers with a batch. So the records of a commit are in the
+       order of each key's last change, for any size of cache and batch.
     6. An absent key is cached as absent.
-    7. A value that does not serialize raises an error with its batch, not at its `put`; the error names its key. Only the
-       first values of a class are serialized, and read back, at their `put`: until then no type of keys is usual.
-    8. Values are handed out by reference: later gets see a change without `put` until the value is evicted. It is not saved,
-       unless the key happened to be dirty.
+    7. A value that does not serialize raises an error with its batch, not at its `put`; the error names its key. Only
+       the first values of a class are serialized, and read back, at their `put`: until then no type of keys is usual.
+    8. Values are handed out by reference: later gets see a change without `put` until the value is evicted. It is not
+       saved, unless the key happened to be dirty.
 
     Corner cases:
 
-    1. Python finds 1, 1.0 and True equal, serdes do not. Only keys of the codec's plain types are cache entries themselves;
-       every other key is held under its bytes, or under the plain key with those bytes.
-    2. `cache_size` and `batch_size` are at least 1, and `cache_size >= batch_size`; clean and dirty entries together are
-       at most `cache_size`, and their bytes are at most the grant of the budget. An entry counts once its bytes are
+    1. Python finds 1, 1.0 and True equal, serdes do not. Only keys of the codec's plain types are cache entries
+       themselves; every other key is held under its bytes, or under the plain key with those bytes.
+    2. `cache_size` and `batch_size` are at least 1, and `cache_size >= batch_size`; clean and dirty entries together
+       are at most `cache_size`, and their bytes are at most the grant of the budget. An entry counts once its bytes are
        known: when it is read or serialized.
     """
 
@@ -154,7 +154,8 @@ class CachedStore(Entries, ScanningStore[K, V]):
         self._change(entry, None)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """The values of `keys`; one call below reads the uncached ones. Keys that Python finds equal share one entry."""
+        """The values of `keys`; one call below reads the uncached ones. Keys that Python finds equal share one
+        entry."""
         wanted = key_list(self._codec.store, keys)
         return dict(zip(wanted, self._values(wanted, self._entries(wanted)), strict=True))
 
@@ -357,7 +358,8 @@ class CachedStore(Entries, ScanningStore[K, V]):
     def _evict(self, room: int, patience: int) -> None:
         """Evict `room` entries. Dirty ones are serialized once there are `patience` of them.
 
-        It terminates: a dirty entry is skipped only while enough clean ones are left, and the hand removes every mark of use.
+        It terminates: a dirty entry is skipped only while enough clean ones are left, and the hand removes every mark
+        of use.
         """
         held, dirty, sizes = self._held, self._dirty, self._sizes
         if self._used is None:

@@ -18,10 +18,10 @@ _NONE = type(None)
 class PlainEntries:
     """The entries, and `get` and `put`, in Python.
 
-    `_held` has all entries; `_dirty` the dirty ones, each with the number of its last change; `_used` the ones that were used
-    again since the hand passed, None until it has moved. Keys of the type `_usual` are entries themselves. `_gets` and
-    `_changed` count calls. With more than `_cache_size` entries `_make_room` is called, with `_most_dirty` dirty ones
-    `_limit_dirty`.
+    `_held` has all entries; `_dirty` the dirty ones, each with the number of its last change; `_used` the ones that
+    were used again since the hand passed, None until it has moved. Keys of the type `_usual` are entries themselves.
+    `_gets` and `_changed` count calls. With more than `_cache_size` entries `_make_room` is called, with `_most_dirty`
+    dirty ones `_limit_dirty`.
     """
 
     __slots__ = ("_cache_size", "_changed", "_dirty", "_gets", "_held", "_most_dirty", "_used", "_usual")

@@ -37,8 +37,8 @@ from samzapy.storage.views.inverted_index.query import (
 class InvertedIndex:
     """Documents by their terms. A document's id is a str without a zero character; its text is not kept.
 
-    A search finds a document right after its `add`, before the commit. Letters that Unicode writes in several ways are not
-    made equal: bring texts and queries into one form, such as `unicodedata.normalize("NFC", text)`.
+    A search finds a document right after its `add`, before the commit. Letters that Unicode writes in several ways are
+    not made equal: bring texts and queries into one form, such as `unicodedata.normalize("NFC", text)`.
     """
 
     __slots__ = ("_name", "_postings", "_tokenizer")
@@ -56,8 +56,8 @@ class InvertedIndex:
         self._postings.change(document, self._terms(document, text))
 
     def add_all(self, documents: Sequence[str], texts: Sequence[str]) -> None:
-        """Like `add` of each document with its text, in order: if an id comes twice, the last text counts. Each entry of
-        the store is read and written once.
+        """Like `add` of each document with its text, in order: if an id comes twice, the last text counts. Each entry
+        of the store is read and written once.
 
         Raises StoreRefused as `add`, ValueError for columns of different lengths; nothing has changed then.
         """
@@ -144,7 +144,8 @@ _K1 = 1.2
 
 _B = 0.75
 
-#: If a term has more than this multiple of the documents at hand, their postings are read one by one instead of by a scan.
+#: If a term has more than this multiple of the documents at hand, their postings are read one by one instead of by a
+#: scan.
 _SCAN_FACTOR = 4
 
 Scores = dict[str, float]
