@@ -46,7 +46,6 @@ class StoreEngine(StorageEngineFactory):
         return self.factory.open(directory, settings, read_only=read_only)
 
     def check(self, settings: EngineSettings) -> Problems:
-        """The problems of the settings."""
         return [*self.factory.check(settings), *(() if self.view is None else self.view.check(settings))]
 
     def entries(self, settings: EngineSettings) -> EntrySerdes:

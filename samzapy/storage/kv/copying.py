@@ -25,11 +25,9 @@ class SerializedValues(HintedSerde):
     keeps_bytes = True
 
     def to_bytes(self, value: Any) -> bytes:
-        """Return the bytes unchanged."""
         return value  # type: ignore[no-any-return]
 
     def from_bytes(self, data: bytes) -> Any:
-        """Return the bytes unchanged."""
         return data
 
 
@@ -63,7 +61,6 @@ class CopyingStore(ForwardingStore[K, V]):
         self._inner.put(key, self._codec.encode_value(key, value))
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """Set many, or none if one of them is refused."""
         pairs = entry_list(self._codec.store, entries)
         encode = self._codec.encode_value
         self._inner.put_all([(key, encode(key, value)) for key, value in pairs])
@@ -74,19 +71,15 @@ class CopyingStore(ForwardingStore[K, V]):
         self._codec.sample(int(self._inner.metrics()["puts"]))
 
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
-        """Entries with from_key <= key < to_key."""
         return _DecodingIterator(self._inner.range(from_key, to_key), self._codec)
 
     def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """Entries with keys that start with the prefix, in bytes."""
         return _DecodingIterator(self._inner.prefix(prefix), self._codec)
 
     def all(self) -> KeyValueIterator[K, V]:
-        """Every entry."""
         return _DecodingIterator(self._inner.all(), self._codec)
 
     def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
-        """The present contents of the range."""
         return _DecodingSnapshot(self._inner.snapshot(from_key, to_key), self._codec)
 
 

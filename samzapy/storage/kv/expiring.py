@@ -65,23 +65,18 @@ class StampedSerde(HintedSerde):
         self.object_type = values.object_type
 
     def check(self, value: tuple[int, Any]) -> None:
-        """Like the method of the value's serde."""
         self._values.check(value[1])
 
     def to_bytes(self, value: tuple[int, Any]) -> bytes:
-        """The stamp and the value's bytes."""
         return _STAMP.pack(value[0]) + self._values.to_bytes(value[1])
 
     def from_bytes(self, data: bytes) -> tuple[int, Any]:
-        """The inverse of `to_bytes`."""
         return _STAMP.unpack_from(data)[0], self._values.from_bytes(data[STAMP_BYTES:])
 
     def refusal(self, value: tuple[int, Any], cause: Exception) -> str:
-        """Like the method of the value's serde."""
         return self._values.refusal(value[1], cause)
 
     def misfit(self, cause: Exception) -> str:
-        """Like the method of the value's serde."""
         return self._values.misfit(cause)
 
 
@@ -125,26 +120,22 @@ class ExpiringStore(ForwardingStore[K, V]):
         self._sweep = ExpirySweep(engine, expiry)
 
     def get(self, key: K) -> V | None:
-        """The value of `key`, None if it has none or it has expired."""
         held: tuple[int, V] | None = self._inner.get(key)
         if held is None or held[0] + self._ttl_ms <= self._clock():
             return None
         return held[1]
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """The values of `keys`."""
         horizon = self._expiry.horizon()
         found = self._inner.get_all(keys)
         return {key: None if held is None or held[0] <= horizon else held[1] for key, held in found.items()}
 
     def put(self, key: K, value: V) -> None:
-        """Set `key` to `value`, as of now."""
         if value is None:
             self._codec.check_value(key, value)
         self._inner.put(key, (self._clock(), value))
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """Set many, or none if one of them is refused."""
         pairs = entry_list(self._codec.store, entries)
         for key, value in pairs:
             self._codec.check_value(key, value)
@@ -156,11 +147,9 @@ class ExpiringStore(ForwardingStore[K, V]):
         return _Living(self._inner.range(from_key, to_key), self._expiry)
 
     def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """Entries with keys that start with the prefix, in bytes."""
         return _Living(self._inner.prefix(prefix), self._expiry)
 
     def all(self) -> KeyValueIterator[K, V]:
-        """Every entry."""
         return _Living(self._inner.all(), self._expiry)
 
     def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:

@@ -38,22 +38,18 @@ class InMemoryStorageEngine(StorageEngine):
         self._open: weakref.WeakSet[_View] | None = weakref.WeakSet()
 
     def get(self, key: bytes) -> bytes | None:
-        """The value, None if absent."""
         if self._open is None:
             self._views()
         return self._data.get(key)
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values in the order of `keys`."""
         self._views()
         return list(map(self._data.get, keys))
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        """The present pairs with lower <= key < upper."""
         return self.snapshot().iterate(lower, upper)
 
     def snapshot(self) -> _View:
-        """The present contents."""
         with self._changing:
             views = self._views()
             view = _View(self._store, self._data, self._marker, self._keys_of)
@@ -74,7 +70,6 @@ class InMemoryStorageEngine(StorageEngine):
         return self._open
 
     def write(self, changes: Changes, marker: bytes) -> None:
-        """Apply `changes` and replace the marker."""
         with self._changing:
             if any(view.reads(self._data) for view in self._views()):
                 self._data = dict(self._data)
@@ -87,17 +82,14 @@ class InMemoryStorageEngine(StorageEngine):
             self._marker = marker
 
     def marker(self) -> bytes | None:
-        """The marker of the last write."""
         self._views()
         return self._marker
 
     def flush(self, *, wait: bool = True) -> bool:
-        """Do nothing: there is nowhere to flush to."""
         self._views()
         return True
 
     def close(self) -> None:
-        """Forget everything."""
         for view in list(self._open or ()):
             view.close()
         self._open = None

@@ -46,7 +46,6 @@ class EntryIterator(KeyValueIterator[K, V]):
             raise
 
     def close(self) -> None:
-        """Release the cursor; reading on raises StoreClosed."""
         self._closed = True
         self._release()
 
@@ -89,7 +88,6 @@ class EntrySnapshot(KeyValueSnapshot[K, V]):
         return EntryIterator(self._snapshot.iterate(), self._codec, self._failed)
 
     def close(self) -> None:
-        """Release the snapshot; closing twice is allowed."""
         if not self._closed:
             self._closed = True
             self._snapshot.close()
@@ -134,7 +132,6 @@ class ScanningStore(StoreLayer[K, V]):
         return self._scan(lower, first_beyond(lower))
 
     def all(self) -> KeyValueIterator[K, V]:
-        """Every entry."""
         self.check_open()
         return self._scan(None, None)
 
@@ -212,13 +209,11 @@ class DirectStore(ScanningStore[K, V]):
         self._plain: frozenset[type] = codec.plain_types
 
     def get(self, key: K) -> V | None:
-        """The value of `key`, None if it has none."""
         self._gets += 1
         data = self._uncommitted.get(self._encoded(key))
         return None if data is None else self._codec.decode_value(key, data)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """The values of `keys`, read together."""
         wanted = self.checked_keys(keys)
         self._gets += len(wanted)
         found = self._uncommitted.get_all(self._codec.encode_keys(wanted))
@@ -228,26 +223,22 @@ class DirectStore(ScanningStore[K, V]):
         }
 
     def put(self, key: K, value: V) -> None:
-        """Set `key` to `value`."""
         encoded = self._encoded(key)
         self._puts += 1
         self._uncommitted.put(encoded, self._codec.encode_value(key, value))
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """Set many, or none if one of them is refused."""
         keys, values = self.checked_entries(entries)
         self._puts += len(keys)
         encoded = self._codec.encode_keys(keys)
         self._uncommitted.put_all(encoded, self._codec.encode_values(keys, values, with_deletions=False))
 
     def delete(self, key: K) -> None:
-        """Remove `key`."""
         encoded = self._encoded(key)
         self._deletes += 1
         self._uncommitted.put_all([encoded], [None])
 
     def delete_all(self, keys: Iterable[K]) -> None:
-        """Remove many, or none if one of them is refused."""
         unwanted = self.checked_keys(keys)
         self._deletes += len(unwanted)
         self._uncommitted.put_all(self._codec.encode_keys(unwanted), [None] * len(unwanted))
@@ -265,7 +256,6 @@ class DirectStore(ScanningStore[K, V]):
         return self._codec.encode_key(key)
 
     def close(self) -> None:
-        """Close the store: every later call raises StoreClosed."""
         super().close()
         self._plain = frozenset()
 

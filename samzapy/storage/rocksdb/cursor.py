@@ -124,7 +124,6 @@ class RocksDbSnapshot(CommittedEntries):
         return cursor
 
     def marker(self) -> bytes | None:
-        """The marker that belongs to the entries."""
         rows = self._pinned()
         try:
             rows.seek(MARKER_KEY)
@@ -142,5 +141,4 @@ class RocksDbSnapshot(CommittedEntries):
         return self._rows
 
     def close(self) -> None:
-        """Release it; cursors over it stay usable."""
         self._rows = None

@@ -82,7 +82,6 @@ class RocksDbStorageEngine(StorageEngine):
             ownership.watch(self)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value, None if absent."""
         try:
             if key == MARKER_KEY:
                 return None
@@ -91,7 +90,6 @@ class RocksDbStorageEngine(StorageEngine):
             raise self._failure(cause, "reading") from cause
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values in the order of `keys`."""
         try:
             found: list[bytes | None] = self._db.get(list(keys))
         except Exception as cause:
@@ -101,14 +99,12 @@ class RocksDbStorageEngine(StorageEngine):
         return found
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        """The present pairs with lower <= key < upper."""
         rows = pinned_rows(self._opened(), self._path, upper)
         cursor = RocksDbCursor(rows, self._path, lower, upper, shared=False)
         self._open.add(cursor)
         return cursor
 
     def snapshot(self) -> RocksDbSnapshot:
-        """The present contents."""
         snapshot = RocksDbSnapshot(pinned_rows(self._opened(), self._path), self._path, self._open)
         self._open.add(snapshot)
         return snapshot
@@ -163,7 +159,6 @@ class RocksDbStorageEngine(StorageEngine):
             raise StoreError(f"{self._path}: key {MARKER_KEY!r} is reserved")
 
     def marker(self) -> bytes | None:
-        """The marker of the last write that survived."""
         try:
             return self._db.get(MARKER_KEY)  # type: ignore[no-any-return]
         except Exception as cause:

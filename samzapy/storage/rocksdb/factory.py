@@ -74,7 +74,6 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         self._shared: SharedMemory | None = None
 
     def check(self, settings: EngineSettings) -> Problems:
-        """Problems of the `rocksdb.*` and memory keys."""
         return RocksDbOptions.read(settings)[1]
 
     def open(

@@ -367,9 +367,7 @@ class CubeFactory(StoreViewFactory):
     """Makes a CubeStore."""
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> CubeStore:
-        """See `StoreViewFactory.view`."""
         return CubeStore(store, settings.store, CubeDesign.of(settings))
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
-        """Problems of `cube.*`."""
         return problems(settings)

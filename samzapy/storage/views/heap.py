@@ -340,10 +340,8 @@ class HeapStoreFactory(StoreViewFactory):
     """Makes a HeapStore. A smaller `heap.size` than before takes effect at the next push to each group."""
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> HeapStore:
-        """See `StoreViewFactory.view`."""
         keys, _ = read_engine(HeapKeys, settings)
         return HeapStore(store, settings.store, size=keys.size, highest=keys.highest, block_size=keys.block_size)
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
-        """Problems of `heap.*`."""
         return read_engine(HeapKeys, settings)[1]

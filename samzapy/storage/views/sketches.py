@@ -60,7 +60,6 @@ class DataSketchSerde(SketchSerde):
     write: ClassVar[str]
 
     def to_bytes(self, value: Any) -> bytes:
-        """The sketch's bytes."""
         return bytes(getattr(value, self.write)())
 
     def from_bytes(self, data: bytes) -> Any:
@@ -82,16 +81,13 @@ class SketchesFactory(StoreViewFactory):
     sketches: ClassVar[Callable[..., Any]]
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
-        """See `StoreViewFactory.view`."""
         return self.sketches(store, settings.store, *vars(read_engine(self.keys, settings)[0]).values())
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
-        """See `StoreViewFactory.entry_serdes`."""
         # Sketches are updated in place; a copy for each update would cost more than the update.
         return EntrySerdes(None, self.serde(), stand_alone=True, changed_in_place=True)
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
-        """Problems of the keys of this kind, and a missing package."""
         if find_spec(self.package) is None:
             yield "factory", self.engine, f"needs the package {self.package}, which is not installed; {_ADVICE}"
         yield from read_engine(self.keys, settings)[1]
@@ -177,7 +173,6 @@ class BloomSerde(SketchSerde):
     """A filter as rbloom writes it: the number of hashes, then the bits."""
 
     def to_bytes(self, value: Any) -> bytes:
-        """The filter's bytes."""
         return bytes(value.save_bytes())
 
     def from_bytes(self, data: bytes) -> Any:

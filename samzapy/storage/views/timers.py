@@ -352,5 +352,4 @@ class TimersFactory(StoreViewFactory):
     """Makes a TimerStore."""
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> TimerStore:
-        """See `StoreViewFactory.view`."""
         return TimerStore(store, settings.store)

@@ -146,7 +146,6 @@ class CachedStore(Entries, ScanningStore[K, V]):
             return 0
 
     def delete(self, key: K) -> None:
-        """Remove `key`."""
         entry = key if type(key) is self._usual else self._entry(key)
         self._changed += 1
         self._deletes += 1
@@ -160,7 +159,6 @@ class CachedStore(Entries, ScanningStore[K, V]):
         return dict(zip(wanted, self._values(wanted, self._entries(wanted)), strict=True))
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """Set many, or none if one of them is refused."""
         keys, values = entry_columns(self._codec.store, entries)
         held = self._entries(keys)
         self._check_values(keys, values)
@@ -185,7 +183,6 @@ class CachedStore(Entries, ScanningStore[K, V]):
         return keys, before
 
     def delete_all(self, keys: Iterable[K]) -> None:
-        """Remove many, or none if one of them is refused."""
         entries = self._entries(key_list(self._codec.store, keys))
         self._deletes += len(entries)
         self._deleted = True
@@ -197,7 +194,6 @@ class CachedStore(Entries, ScanningStore[K, V]):
         return bool(self._dirty)
 
     def flush(self) -> None:
-        """Serialize the dirty values into the uncommitted store."""
         self.check_open()
         self._flushes += 1
         self._serialize_all()
@@ -434,7 +430,6 @@ class CachedStore(Entries, ScanningStore[K, V]):
         self._deleted = False
 
     def close(self) -> None:
-        """Drop the cache; every later call raises StoreClosed."""
         super().close()
         self._budget.close(self)
         self._usual = None

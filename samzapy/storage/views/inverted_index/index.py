@@ -112,11 +112,9 @@ class InvertedIndexFactory(StoreViewFactory):
     """Makes an InvertedIndex."""
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> InvertedIndex:
-        """See `StoreViewFactory.view`."""
         return InvertedIndex(store, settings.store, _tokenizer(settings))
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
-        """The problem of a tokenizer that cannot be made."""
         found = read_engine(IndexKeys, settings)[1]
         if not found:
             try:
