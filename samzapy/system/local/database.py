@@ -126,7 +126,9 @@ class MemoryDatabase(Database):
 
     def __init__(self, log: Log) -> None:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
+        connection.execute("BEGIN")
         create_tables(connection)
+        connection.execute("COMMIT")
         super().__init__(log, connection)
         self._changed = threading.Condition(threading.RLock())
         self._version = 0

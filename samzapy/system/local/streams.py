@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -145,7 +146,12 @@ def stream_of(database: Database, stream: str) -> StreamEntry | None:
         return None
     number, stream_id, partitions, config = row
     slots = database.execute("SELECT slot FROM partitions WHERE stream = ? ORDER BY number", (number,)).fetchall()
-    return StreamEntry(topic(StreamSpec(stream, partitions, json.loads(config)), stream_id), tuple(s for (s,) in slots))
+    return StreamEntry(_kept_topic(stream, stream_id, partitions, config), tuple(slot for (slot,) in slots))
+
+
+@lru_cache(maxsize=256)
+def _kept_topic(stream: str, stream_id: str, partitions: int, config: str) -> Topic:
+    return topic(StreamSpec(stream, partitions, json.loads(config)), stream_id)
 
 
 def grow_stream(database: Database, entry: StreamEntry, partitions: int) -> None:
