@@ -39,14 +39,14 @@ class Number(click.FloatRange):
 def pairs(texts: Iterable[str], option: str = "--config") -> dict[str, str]:
     """Keys and values; of two equal keys the last one counts. Raises click's error for anything else. The error has the
     text only up to the first character that no key has, because the rest may be a secret."""
-    found = {}
+    result = {}
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key.strip():
             shown = _UP_TO_A_SEPARATOR.sub(r"\1...", text)
             raise click.BadParameter(f"expected KEY=VALUE, got {shown!r}", param_hint=option)
-        found[key.strip()] = value
-    return found
+        result[key.strip()] = value
+    return result
 
 
 def look_at_target(file: Path | None) -> None:

@@ -119,9 +119,9 @@ def _finite(value: object) -> Any:
     if isinstance(value, numbers.Real) and not isinstance(value, int):
         return int(value) if isinstance(value, numbers.Integral) else float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_finite(item) for item in value]
     return value
 
 
@@ -131,13 +131,13 @@ def utc(time_ms: int) -> str:
 
 
 def _rich(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="dim", show_header=any(columns))
+    built = Table(title=title, title_justify="left", title_style="bold", header_style="dim", show_header=any(columns))
     for column in columns:
-        made.add_column(column, overflow="fold")
+        built.add_column(column, overflow="fold")
     for row in rows:
         # As Text: a value must not be read as rich's markup.
-        made.add_row(*map(Text, row))
-    Console().print(made)
+        built.add_row(*map(Text, row))
+    Console().print(built)
 
 
 def _plain(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -82,13 +82,13 @@ class RunDisplay:
         """Show the present state of the job."""
         with self._lock:
             # A status is kept until it changes, and a job may have a thousand containers.
-            changed = [each for each in status.containers if self._shown.get(each.id) is not each]
+            changed = [item for item in status.containers if self._shown.get(item.id) is not item]
             for container in changed:
                 self._shown[container.id] = container
                 self._attempt(container)
                 self._phase(container)
                 self._restore_bar(container)
-            self._restores([each for each in changed if self._is_restored(each)], status.restored)
+            self._restores([item for item in changed if self._is_restored(item)], status.restored)
             self._main_bar(status)
 
     def _attempt(self, container: ContainerStatus) -> None:
@@ -111,7 +111,7 @@ class RunDisplay:
 
     def _restores(self, containers: Iterable[ContainerStatus], restored: Iterable[RestoredStore]) -> None:
         """Print one line for each of these attempts; nothing about stores that began empty."""
-        of_epoch: dict[int | None, list[RestoredStore]] = {each.epoch: [] for each in containers}
+        of_epoch: dict[int | None, list[RestoredStore]] = {item.epoch: [] for item in containers}
         if not of_epoch:
             return
         for store in restored:

@@ -207,10 +207,10 @@ def submit(
     loaded = load_job(source, on_top)
     if loaded.folder is None:
         loaded = replace(loaded, folder=_folder_of_program())
-    config, made, unfit = checked(loaded, lambda: runner_of(runner, spark))
+    config, built, unfit = checked(loaded, lambda: runner_of(runner, spark))
     display = RunDisplay(status_console()) if progress else _LoggedEvents()
     given = (job, task, overrides)
-    return RunningJob(config, made, display, until_end=until_end, unfit=unfit, given=given, stop=stop or StopSwitch())
+    return RunningJob(config, built, display, until_end=until_end, unfit=unfit, given=given, stop=stop or StopSwitch())
 
 
 def run(job: JobSource, task: type[AnyTask] | None = None, **options: Any) -> JobOutcome:
@@ -280,7 +280,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, type):
         return path_of(value)
     if isinstance(value, (list, tuple)):
-        return ",".join(_text(name, each) for each in value)
+        return ",".join(_text(name, item) for item in value)
     # Only the type is shown, because the value may be or contain a secret.
     allowed = "expected text, a number, true or false, or a list"
     raise ConfigError([ConfigProblem(_key(name), type(value).__name__, allowed)])

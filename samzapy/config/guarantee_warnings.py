@@ -70,11 +70,11 @@ def guarantee_warnings(
 ) -> tuple[GuaranteeWarning, ...]:
     """The warnings that follow from the job file, from its systems (`factory_of` loads their factories) and, if it is
     known, from the task's class."""
-    found = [*_commits(config.task), *_states(config.stores), *_errors(config), *_positions(config.streams)]
-    found += _outside(config, factory_of)
+    result = [*_commits(config.task), *_states(config.stores), *_errors(config), *_positions(config.streams)]
+    result += _outside(config, factory_of)
     if task_class is not None:
-        found += [*_without_ids(config, task_class), *_own_state(config.task.guarantee, task_class)]
-    return (*found, *_keepers(config, factory_of))
+        result += [*_without_ids(config, task_class), *_own_state(config.task.guarantee, task_class)]
+    return (*result, *_keepers(config, factory_of))
 
 
 def weak_copies(key: str, description: StreamDescription) -> Iterator[GuaranteeWarning]:

@@ -123,14 +123,14 @@ class KnownKeys:
         return self._patterns[name].fullmatch(key) is not None
 
     def _candidates(self) -> list[str]:
-        found: list[str] = []
+        result: list[str] = []
         for name in self._exact:
-            made = [name]
+            built = [name]
             for placeholder, names in self._known.items():
                 mark = f"{{{placeholder}}}"
-                made = [text.replace(mark, value) for text in made for value in (names if mark in text else [""])]
-            found += [text for text in made if "{" not in text]
-        return found
+                built = [text.replace(mark, value) for text in built for value in (names if mark in text else [""])]
+            result += [text for text in built if "{" not in text]
+        return result
 
 
 def pattern(name: str, known: Mapping[str, frozenset[str]]) -> re.Pattern[str]:
@@ -172,12 +172,12 @@ def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:
             reader.warn(f"{key}: {message}")
 
 
-def _topic_keys(found: Mapping[str, SystemSettings]) -> dict[str, bool]:
+def _topic_keys(result: Mapping[str, SystemSettings]) -> dict[str, bool]:
     """The keys for topics, each with whether a topic takes it. Databases and plug-ins have keys of their own there."""
     with_topics = {SYSTEMS.short[name] for name in ("kafka", "local", "memory")}
     return {
         key: taken
-        for settings in found.values()
+        for settings in result.values()
         if settings.factory in with_topics
         for key, taken in systems.topic_keys(settings).items()
     }
@@ -218,7 +218,7 @@ class Setting(NamedTuple):
 def effective(config: JobConfig, keys: tuple[Key[Any], ...]) -> list[Setting]:
     """Every key of `keys` that applies to the job, then the other keys of the file. Secrets are hidden."""
     shown = Masked(config.resolved, getattr(config.resolved, "secret", frozenset())).shown()
-    found: dict[str, Setting] = {}
+    result: dict[str, Setting] = {}
     for key in keys:
         if key.name.endswith(".*"):
             continue
@@ -226,9 +226,9 @@ def effective(config: JobConfig, keys: tuple[Key[Any], ...]) -> list[Setting]:
             name = key.at(**names)
             place = next((p for p in key.places(**names) if p in shown), None)
             value = key.default_text if place is None else shown[place]
-            found[place or name] = Setting(place or name, value, place is not None)
-    rest = [Setting(key, value, True) for key, value in shown.items() if key not in found]
-    return [*found.values(), *rest]
+            result[place or name] = Setting(place or name, value, place is not None)
+    rest = [Setting(key, value, True) for key, value in shown.items() if key not in result]
+    return [*result.values(), *rest]
 
 
 def _fillings(config: JobConfig, key: Key[Any]) -> Iterator[Mapping[str, str]]:

@@ -76,12 +76,12 @@ def load_job(
     return replace(config, warnings=tuple(reader.warnings), folder=folder)
 
 
-def with_inputs(config: JobConfig, found: Mapping[InputPattern, Iterable[SystemStream]]) -> JobConfig:
-    """The job with the streams `found` as its inputs, in place of the patterns, also in the file that containers get.
+def with_inputs(config: JobConfig, matches: Mapping[InputPattern, Iterable[SystemStream]]) -> JobConfig:
+    """The job with the streams `matches` as its inputs, in place of the patterns, also in the file that containers get.
 
     Raises ConfigError.
     """
-    loaded = load_job(written_out(config.raw, "task.inputs", config.task.inputs, found))
+    loaded = load_job(written_out(config.raw, "task.inputs", config.task.inputs, matches))
     return replace(
         config,
         task=replace(config.task, inputs=loaded.task.inputs, patterns=(), refresh_ms=None),
@@ -95,7 +95,7 @@ def with_inputs(config: JobConfig, found: Mapping[InputPattern, Iterable[SystemS
 
 def as_read(config: JobConfig, stream: SystemStream) -> JobConfig:
     """The job as it reads the stream: if a pattern matches it, with the keys of the pattern. Asks no system."""
-    pattern = next((each for each in config.task.patterns if each.matches(stream)), None)
+    pattern = next((item for item in config.task.patterns if item.matches(stream)), None)
     return config if pattern is None else with_inputs(config, {pattern: [stream]})
 
 
@@ -151,19 +151,19 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     )
 
 
-def _check_listing(reader: Reader, found: TaskConfig, known: Mapping[str, SystemSettings]) -> None:
+def _check_listing(reader: Reader, result: TaskConfig, known: Mapping[str, SystemSettings]) -> None:
     """Note the patterns on a database: its streams are the tables that the job file describes."""
-    for pattern in found.patterns:
+    for pattern in result.patterns:
         settings = known.get(pattern.stream.system)
         if settings is not None and settings.factory == SYSTEMS.short["database"]:
             message = f"system '{settings.name}' is a database, where every table needs its own keys: name the tables"
             reader.problem("task.inputs", message, str(pattern))
 
 
-def _has_senders(found: TaskConfig, known: Mapping[SystemStream, StreamConfig]) -> bool:
+def _has_senders(result: TaskConfig, known: Mapping[SystemStream, StreamConfig]) -> bool:
     """Whether some input is an intermediate stream."""
-    inputs = {*found.inputs, *(ssp.system_stream for ssp in found.broadcast_inputs)}
-    inputs |= {pattern.stream for pattern in found.patterns}
+    inputs = {*result.inputs, *(ssp.system_stream for ssp in result.broadcast_inputs)}
+    inputs |= {pattern.stream for pattern in result.patterns}
     return any(stream in known and known[stream].intermediate for stream in inputs)
 
 
@@ -198,11 +198,11 @@ def _with_source(reader: Reader, store: StoreConfig, names: StreamNames, task: T
 
 
 def _mentioned(
-    found: TaskConfig, found_stores: Mapping[str, StoreConfig], known: Mapping[str, SystemSettings]
+    result: TaskConfig, found_stores: Mapping[str, StoreConfig], known: Mapping[str, SystemSettings]
 ) -> Iterator[SystemStream]:
     sources = (stream for store in found_stores.values() if store.source for stream in store.source.all_streams)
-    broadcast, patterns = (ssp.system_stream for ssp in found.broadcast_inputs), (p.stream for p in found.patterns)
-    for stream in (*found.inputs, *broadcast, *patterns, *sources):
+    broadcast, patterns = (ssp.system_stream for ssp in result.broadcast_inputs), (p.stream for p in result.patterns)
+    for stream in (*result.inputs, *broadcast, *patterns, *sources):
         if stream.system in known:
             yield stream
 

@@ -43,24 +43,24 @@ def state_checkpoint_stream(config: JobConfig) -> SystemStream | None:
 
 def own_streams(config: JobConfig) -> Mapping[SystemStream, str]:
     """The streams that only the runtime may write to, each with its description, as `the changelog of store 's'`."""
-    found = dict(_checkpoints(config))
+    result = dict(_checkpoints(config))
     for store in config.stores.values():
         if store.changelog is not None:
-            found[store.changelog] = f"the changelog of store '{store.name}'"
-    return found
+            result[store.changelog] = f"the changelog of store '{store.name}'"
+    return result
 
 
 def never_inputs(config: JobConfig) -> Mapping[SystemStream, str]:
     """The streams that no pattern makes an input, each with its use: streams of the runtime, outputs that the job file
     names, and streams that fill stores."""
-    found = {
+    result = {
         stream: f"{key} names it"
         for stream, key in (*_fillers(config), *_reported(config), *_outputs(config.resolved, config))
     }
     for store in config.stores.values():
         if store.changelog is not None and store.access_log_percent is not None:
-            found[access_log_stream(store.changelog)] = f"the access log of store '{store.name}'"
-    return found | dict(own_streams(config))
+            result[access_log_stream(store.changelog)] = f"the access log of store '{store.name}'"
+    return result | dict(own_streams(config))
 
 
 def check_changelogs(reader: Reader, config: JobConfig) -> None:

@@ -66,15 +66,15 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
     call = uuid4().hex[:8]
     runs = [given] if repeat == 1 else [{**given, **_own(config, f"{call}-{n}")} for n in range(1, repeat + 1)]
     measured = []
-    for each in runs:
-        measured.append(measure_job(job, each, runner, timeout_s=None))
+    for item in runs:
+        measured.append(measure_job(job, item, runner, timeout_s=None))
         if not measured[-1].messages:
             raise MeasurementFailed(
                 f"{job}: no message was processed: its inputs are empty, or the job begins at their ends, because of "
                 "its last commit (with --repeat 2 each run reads everything) or of samza.offset.default=upcoming"
             )
     if as_json:
-        click.echo(json_text([each.to_json() for each in measured]))
+        click.echo(json_text([item.to_json() for item in measured]))
     else:
         Console().print(job_table(f"{config.name} ({runner})", measured))
 
@@ -102,8 +102,8 @@ def events(config: JobConfig, count: int, keys: int, exponent: float, seed: int,
         allowed = "must name a stream for the events, not only regular expressions: add -c task.inputs=SYSTEM.STREAM"
         raise ConfigError([ConfigProblem("task.inputs", given, allowed)])
     stream = config.task.inputs[0]
-    made = Events(count, keys, exponent, seed)
-    written = load_events(config.systems[stream.system], stream, made, partitions=partitions)
+    built = Events(count, keys, exponent, seed)
+    written = load_events(config.systems[stream.system], stream, built, partitions=partitions)
     click.echo(f"{written:,} events written to {stream}")
 
 
@@ -185,10 +185,10 @@ def _say(name: str, repeat: int, repeats: int) -> None:
 def _compared(before: dict[str, Any], now: dict[str, Any], fail_on: float) -> None:
     from samzapy.bench.store.results import COMPARISON_COLUMNS, compare, comparison_rows
 
-    found = compare(before, now, fail_on)
+    result = compare(before, now, fail_on)
     if before.get("machine", {}).get("processor") != now["machine"]["processor"]:
         warn("the baseline was measured on another processor")
-    table("Against the baseline", COMPARISON_COLUMNS, comparison_rows(found))
-    worse = [each.name for each in found if each.worse]
+    table("Against the baseline", COMPARISON_COLUMNS, comparison_rows(result))
+    worse = [item.name for item in result if item.worse]
     if worse:
         raise MediansGotWorse(f"slower than the baseline by more than {fail_on:.0%}: {', '.join(worse)}")

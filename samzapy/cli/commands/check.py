@@ -54,15 +54,15 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     for warning in check_reach(config):
         warn(warning)
     check_folders(config, code.engines)
-    found = None if offline else _find_inputs(config)
-    now = config if found is None else with_inputs(config, found.by_pattern)
+    result = None if offline else _find_inputs(config)
+    now = config if result is None else with_inputs(config, result.by_pattern)
     model, kept = (None, ()) if offline or not now.task.inputs else _look_around(now, code)
     if model is not None:
         endless = not any(now.stream(stream).bounded for stream in now.task.inputs)
         checked_master(now, len(model.containers), len(model.standbys), endless=endless)
     _show_job(config)
-    if found is not None:
-        _show_inputs(found)
+    if result is not None:
+        _show_inputs(result)
     weaker = weakened_state(config.stores, code.state)
     _show_promises((*guarantee_warnings(config, load_factory, task_class), *weaker, *kept))
     if show:
@@ -82,23 +82,23 @@ def _find_inputs(config: JobConfig) -> FoundInputs | None:
     if not config.task.patterns:
         return None
     try:
-        found = inputs_now(config)
+        result = inputs_now(config)
     except (EnvironmentFailure, RetriableError) as error:
         warn(f"the inputs are left out: {error}")
         return None
-    if found.streams or config.task.inputs or config.task.refresh_ms is None:
-        check_found(config, found)
-        return found
+    if result.streams or config.task.inputs or config.task.refresh_ms is None:
+        check_found(config, result)
+        return result
     warn(f"the job model is left out: the job waits until a stream matches {', '.join(map(str, config.task.patterns))}")
     return None
 
 
-def _show_inputs(found: FoundInputs) -> None:
+def _show_inputs(result: FoundInputs) -> None:
     rows: list[tuple[object, ...]] = [
-        (pattern, stream, "input") for pattern, streams in found.by_pattern.items() for stream in streams
+        (pattern, stream, "input") for pattern, streams in result.by_pattern.items() for stream in streams
     ]
-    rows += [(pattern, "", "matches no stream") for pattern in found.empty]
-    rows += [("", stream, f"left out: {reason}") for stream, reason in sorted(found.left_out.items())]
+    rows += [(pattern, "", "matches no stream") for pattern in result.empty]
+    rows += [("", stream, f"left out: {reason}") for stream, reason in sorted(result.left_out.items())]
     table("Inputs that match now", ("pattern", "stream", "use"), rows)
 
 
@@ -191,8 +191,8 @@ def _filled_from(store: StoreConfig) -> str:
     )
 
 
-def _show_promises(found: Iterable[GuaranteeWarning]) -> None:
-    rows = [("durability" if each.durability else "guarantee", each.key, each.message) for each in found]
+def _show_promises(result: Iterable[GuaranteeWarning]) -> None:
+    rows = [("durability" if item.durability else "guarantee", item.key, item.message) for item in result]
     table("Reasons for a weaker guarantee", ("kind", "key", "effect"), rows)
 
 

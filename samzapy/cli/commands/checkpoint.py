@@ -51,38 +51,38 @@ def checkpoint() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON per task.")
 def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
     """Show each task's positions, and their distance from the ends of its inputs. The job may be running."""
-    found = read_positions(config, model)
+    result = read_positions(config, model)
     if as_json:
         for task in model.tasks:
-            click.echo(json_text(_as_json(task.name, sorted(map(str, task.ssps)), found)))
+            click.echo(json_text(_as_json(task.name, sorted(map(str, task.ssps)), result)))
         return
-    rows = [(task.name, ssp, *_row(found, task.name, ssp)) for task in model.tasks for ssp in sorted(task.ssps)]
+    rows = [(task.name, ssp, *_row(result, task.name, ssp)) for task in model.tasks for ssp in sorted(task.ssps)]
     table("Positions", ("task", "input", "committed", "oldest", "upcoming", "behind"), rows)
     commits = [
         (
             name,
-            utc(each.time_ms),
-            as_text(each.clock),
-            each.epoch,
-            ", ".join(f"{s}={o}" for s, o in sorted(each.changelog_offsets.items())),
+            utc(item.time_ms),
+            as_text(item.clock),
+            item.epoch,
+            ", ".join(f"{s}={o}" for s, o in sorted(item.changelog_offsets.items())),
         )
-        for name, each in found.checkpoints.items()
-        if each is not None
+        for name, item in result.checkpoints.items()
+        if item is not None
     ]
     table("Commits", ("task", "at", "clock", "epoch", "changelogs"), commits)
     times = [
-        (name, as_text(each.clock) or "none yet", each.held_by or "none", ", ".join(each.idle) or "none")
-        for name, each in found.checkpoints.items()
-        if each is not None
+        (name, as_text(item.clock) or "none yet", item.held_by or "none", ", ".join(item.idle) or "none")
+        for name, item in result.checkpoints.items()
+        if item is not None
     ]
     table("Event time", ("task", "clock", "held back by", "idle or ended"), times)
-    if found.clocks.checkpoint is not None:
-        click.echo(f"the tasks' own states start again at {as_text(found.clocks.checkpoint)}")
-    running = look_for_run(config, found.owner)
+    if result.clocks.checkpoint is not None:
+        click.echo(f"the tasks' own states start again at {as_text(result.clocks.checkpoint)}")
+    running = look_for_run(config, result.owner)
     if running.certain or running.unseen:
         click.echo(running.certain or running.unseen)
-    elif found.owner is not None and found.owner.pid != NO_DRIVER:
-        click.echo(f"{describe_run(found.owner)} has ended")
+    elif result.owner is not None and result.owner.pid != NO_DRIVER:
+        click.echo(f"{describe_run(result.owner)} has ended")
 
 
 @checkpoint.command("set")
@@ -114,28 +114,28 @@ def _move(config: JobConfig, model: JobModel, move: Move) -> None:
         Event().wait(seconds)
 
     moved = move_positions(config, model, move, wait)
-    if config.stores and any(each.before is not None and each.after < each.before for each in moved):
+    if config.stores and any(item.before is not None and item.after < item.before for item in moved):
         warn("the stores keep their entries: the job applies messages to them again when it reads them again")
     _show_moved(moved, "Would be moved" if move.dry_run else "Moved")
 
 
 def _show_moved(moved: Sequence[Moved], title: str) -> None:
-    rows = [(each.task, each.ssp, "none" if each.before is None else each.before, each.after) for each in moved]
+    rows = [(item.task, item.ssp, "none" if item.before is None else item.before, item.after) for item in moved]
     table(title, ("task", "input", "from", "to"), rows)
 
 
-def _row(found: JobPositions, task: str, ssp: Any) -> tuple[object, ...]:
-    saved, log = found.checkpoints[task], found.logs[ssp]
+def _row(result: JobPositions, task: str, ssp: Any) -> tuple[object, ...]:
+    saved, log = result.checkpoints[task], result.logs[ssp]
     committed = None if saved is None else saved.input_offsets.get(ssp)
     if committed is None:
         return "none", log.oldest, log.upcoming, ""
     return committed, log.oldest, log.upcoming, max(0, log.upcoming - committed)
 
 
-def _as_json(task: str, inputs: Sequence[str], found: JobPositions) -> dict[str, Any]:
-    saved = found.checkpoints[task]
+def _as_json(task: str, inputs: Sequence[str], result: JobPositions) -> dict[str, Any]:
+    saved = result.checkpoints[task]
     committed = {} if saved is None else {str(ssp): offset for ssp, offset in saved.input_offsets.items()}
-    logs = {str(ssp): log for ssp, log in found.logs.items()}
+    logs = {str(ssp): log for ssp, log in result.logs.items()}
     return {
         "task": task,
         "epoch": None if saved is None else saved.epoch,
@@ -143,7 +143,7 @@ def _as_json(task: str, inputs: Sequence[str], found: JobPositions) -> dict[str,
         "clock-ms": None if saved is None else saved.clock,
         "clock-held-by": None if saved is None else saved.held_by,
         "clock-idle": [] if saved is None else list(saved.idle),
-        "checkpoint-clock-ms": found.clocks.checkpoint,
+        "checkpoint-clock-ms": result.clocks.checkpoint,
         "inputs": {
             ssp: {"committed": committed.get(ssp), "oldest": logs[ssp].oldest, "upcoming": logs[ssp].upcoming}
             for ssp in inputs
@@ -184,7 +184,7 @@ def set_startpoint(
     from samzapy.admin.positions import write_startpoints
 
     written = write_startpoints(config, model, position, inputs, task)
-    click.echo(f"the next start begins at {position} in {', '.join(str(each.ssp) for each in written)}")
+    click.echo(f"the next start begins at {position} in {', '.join(str(item.ssp) for item in written)}")
 
 
 @startpoint.command("show")
@@ -196,7 +196,7 @@ def show_startpoints(config: JobConfig, model: JobModel) -> None:
     if not config.startpoints:
         warn("job.startpoint.enabled is false: starts ignore startpoints")
     rows = [
-        (each.ssp, each.task or "all", each.position, utc(each.created_ms)) for each in read_startpoints(config, model)
+        (item.ssp, item.task or "all", item.position, utc(item.created_ms)) for item in read_startpoints(config, model)
     ]
     table("Startpoints", ("input", "task", "position", "written"), rows)
 

@@ -81,7 +81,7 @@ class ProjectKind:
     @property
     def files(self) -> dict[str, str]:
         """The names of its files by the names of their templates."""
-        chosen = {f"typed_{each}" if self.typed and each in _TYPED else each: path for each, path in _FILES.items()}
+        chosen = {f"typed_{item}" if self.typed and item in _TYPED else item: path for item, path in _FILES.items()}
         return {**chosen, **(_SPARK_FILES if self.spark else {})}
 
     def words(self, name: str) -> dict[str, str]:
@@ -108,8 +108,8 @@ class ProjectKind:
         if not self.kafka:
             return steps
         create = [
-            f"samzapy topic create kafka.{name}-{each} --partitions {_PARTITIONS} --job {job}"
-            for each in ("input", "counts")
+            f"samzapy topic create kafka.{name}-{item} --partitions {_PARTITIONS} --job {job}"
+            for item in ("input", "counts")
         ]
         return [
             "samzapy kafka start",
@@ -171,9 +171,9 @@ def check_name(name: str) -> None:
 
 
 def _installed(name: str) -> bool:
-    found = importlib.util.find_spec(name)
+    result = importlib.util.find_spec(name)
     # A plain folder does not count as a module, although it could be imported as one.
-    return found is not None and found.origin is not None
+    return result is not None and result.origin is not None
 
 
 def _refused(name: str, why: str) -> ConfigError:

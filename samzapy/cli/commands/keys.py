@@ -39,9 +39,9 @@ def metrics() -> None:
 @metrics.command()
 def dashboard() -> None:
     """Print a Grafana dashboard as JSON, for import into Grafana."""
-    from samzapy.metrics.dashboard import dashboard as made
+    from samzapy.metrics.dashboard import dashboard as built
 
-    click.echo(json_text(made(), indent=1))
+    click.echo(json_text(built(), indent=1))
 
 
 @metrics.command()

@@ -57,7 +57,7 @@ def _files(folder: Path, container: str | None) -> list[Path]:
         return [own]
     driver = folder / "driver.log"
     containers = [] if container is not None else sorted(folder.glob("container-*.log"))
-    if driver.exists() and all(driver.stat().st_mtime >= each.stat().st_mtime - 60 for each in containers):
+    if driver.exists() and all(driver.stat().st_mtime >= item.stat().st_mtime - 60 for item in containers):
         return [driver]
     return containers
 
@@ -65,10 +65,10 @@ def _files(folder: Path, container: str | None) -> list[Path]:
 def _lines(files: list[Path], *, follow: bool) -> Iterator[str]:
     """The lines of the files, rotated ones first, and then new lines as they come."""
     for path in files:
-        for each in _rotated(path):
+        for item in _rotated(path):
             # The next rotation may rename it, or remove it, before it is opened.
             with suppress(FileNotFoundError):
-                yield from each.read_text(encoding="utf-8", errors="replace").splitlines()
+                yield from item.read_text(encoding="utf-8", errors="replace").splitlines()
     tails = [_Tail(path) for path in files]
     while True:
         for tail in tails:
@@ -82,10 +82,10 @@ def _rotated(path: Path) -> list[Path]:
     """The rotated files of a log, oldest first; files of other programs beside it, such as `driver.log.1.gz`, are
     none."""
     numbered = [
-        (int(number), each) for each in path.parent.glob(f"{path.name}.*") if _is_number(number := each.suffix[1:])
+        (int(number), item) for item in path.parent.glob(f"{path.name}.*") if _is_number(number := item.suffix[1:])
     ]
-    own = [(number, each) for number, each in numbered if each.name == f"{path.name}.{number}"]
-    return [each for _, each in sorted(own, reverse=True)]
+    own = [(number, item) for number, item in numbered if item.name == f"{path.name}.{number}"]
+    return [item for _, item in sorted(own, reverse=True)]
 
 
 def _is_number(text: str) -> bool:
@@ -146,18 +146,18 @@ def status(config: JobConfig, *, as_json: bool) -> None:
     from samzapy.admin.queries import status_of
     from samzapy.cli.output import json_text, table
 
-    found = status_of(config)
+    result = status_of(config)
     if as_json:
-        click.echo(json_text(found))
+        click.echo(json_text(result))
         return
-    lag = "" if found["lag"] is None else f", lag {found['lag']:,}"
-    click.echo(f"{found['job']}: {found['processed']:,} messages, {found['commits']:,} commits{lag}\n")
-    containers = found["containers"]
+    lag = "" if result["lag"] is None else f", lag {result['lag']:,}"
+    click.echo(f"{result['job']}: {result['processed']:,} messages, {result['commits']:,} commits{lag}\n")
+    containers = result["containers"]
     table("Containers", ("container", "state", "phase", "messages", "lag", "stalled"), map(_container, containers))
     table(
         "Partitions",
         ("container", "partition", "next offset", "end", "lag", "oldest"),
-        [_partition(each["id"], *lag) for each in containers for lag in sorted((each["lags"] or {}).items())],
+        [_partition(item["id"], *lag) for item in containers for lag in sorted((item["lags"] or {}).items())],
     )
     for container in containers:
         _details(container)

@@ -72,7 +72,7 @@ def _replay(config: JobConfig, given: dict[str, Any], lines: TextIO | None) -> S
     check_task_class(config.task.task_class)
     request = Request(given["until"], given["task"], given["start"], given["from_empty"])
     planned = plan_replay(config, request)
-    for line in (*planned.about, *(f"note: {each}" for each in planned.unknown)):
+    for line in (*planned.about, *(f"note: {item}" for item in planned.unknown)):
         click.echo(line, err=True)
     stops = given["at_failures"] or given["before"]
     debugger = Pdb(at_failures=given["at_failures"]) if stops else NoDebugger()
@@ -110,24 +110,24 @@ def _compare(config: JobConfig, planned: Plan, other: str, lines: TextIO | None)
     from samzapy.replay.user_class import other_version
 
     versions = (None, other_version(other))
-    found: list[list[Step]] = []
+    result: list[list[Step]] = []
     for number, kind in enumerate(versions):
         with Replay(config, planned, kind) as session:
             for line in session.restored if not number else ():
                 click.echo(line, err=True)
-            found.append(list(session.steps()))
+            result.append(list(session.steps()))
     count = 0
     rows: list[tuple[object, ...]] = []
-    for count, each in enumerate(differences(*found), 1):  # noqa: B007  # the last one counts
+    for count, item in enumerate(differences(*result), 1):  # noqa: B007  # the last one counts
         if lines is not None:
-            _print_json(lines, {"at": each.at, "before": _json(each.before), "after": _json(each.after)})
+            _print_json(lines, {"at": item.at, "before": _json(item.before), "after": _json(item.after)})
         else:
-            rows += _sides(each)
+            rows += _sides(item)
     if rows:
         table(f"Differences of {config.task.task_class} (-) and {other} (+)", _COLUMNS, rows)
     if count:
-        return SamzapyError(f"the two versions differ in {count} of {max(map(len, found))} steps")
-    click.echo(f"the two versions do the same in {len(found[0])} steps", err=True)
+        return SamzapyError(f"the two versions differ in {count} of {max(map(len, result))} steps")
+    click.echo(f"the two versions do the same in {len(result[0])} steps", err=True)
     return None
 
 
@@ -141,10 +141,10 @@ def _print_json(lines: TextIO, value: dict[str, Any]) -> None:
     click.echo(as_json(value), file=lines)
 
 
-def _sides(found: Difference) -> Iterator[tuple[object, ...]]:
+def _sides(result: Difference) -> Iterator[tuple[object, ...]]:
     """The effects that only one side has."""
-    sides = [list(_effects(step)) if step is not None else [] for step in (found.before, found.after)]
-    at: object = found.at
+    sides = [list(_effects(step)) if step is not None else [] for step in (result.before, result.after)]
+    at: object = result.at
     for sign, own, others in (("-", *sides), ("+", *sides[::-1])):
         for effect in own:
             if effect not in others:

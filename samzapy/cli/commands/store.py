@@ -112,10 +112,10 @@ def store() -> None:
 def get(question: Question, keys: tuple[str, ...]) -> None:
     """Print the entries of KEYs as lines of JSON. The exit code is 1 if a key is absent."""
     with _entries(question) as entries:
-        found = list(entries.of_keys(keys))
-        for line in map(entries.line, found):
+        result = list(entries.of_keys(keys))
+        for line in map(entries.line, result):
             click.echo(line)
-        absent = entries.absent(keys, found)
+        absent = entries.absent(keys, result)
     if absent:
         raise SamzapyError(f"store '{question.store}' has no key {', '.join(map(repr, absent))}")
 
@@ -177,7 +177,7 @@ def rebuild(config: JobConfig, store: str, directory: Path, tasks: tuple[str, ..
 
     with Bars("records") as bars:
         results = rebuild_store(config, store, directory, tasks, bars)
-    rows = [(task, f"{found.records:,}", f"{found.seconds:.2f}", path) for task, (found, path) in results.items()]
+    rows = [(task, f"{result.records:,}", f"{result.seconds:.2f}", path) for task, (result, path) in results.items()]
     table(f"Store '{store}' below {directory}", ("task", "records", "seconds", "directory"), rows)
 
 
@@ -194,10 +194,10 @@ def adopt(config: JobConfig, stores: tuple[str, ...], *, take_over: bool) -> Non
     """
     from samzapy.admin.take_over import adopt as adopt_records
 
-    found = adopt_records(config, stores, take_over=take_over)
-    if not found:
+    result = adopt_records(config, stores, take_over=take_over)
+    if not result:
         click.echo("no store of the job has a changelog yet: nothing to adopt")
-    for name, ends in found.items():
+    for name, ends in result.items():
         places = ", ".join(f"[{partition}]@{end}" for partition, end in sorted(ends.items()))
         click.echo(f"{name}: all records of its changelog before {places} are state of this job now")
 

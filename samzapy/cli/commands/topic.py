@@ -56,11 +56,11 @@ class Addressing:
         """The settings of the system called `system`. Raises ConfigError if the job has no such system."""
         if config is None:
             return self._described(system)
-        found = config.systems.get(system)
-        if found is None:
+        result = config.systems.get(system)
+        if result is None:
             known = ", ".join(config.systems)
             raise ConfigError([ConfigProblem("address", system, f"the job's systems are {known}")])
-        return found
+        return result
 
     def _described(self, system: str) -> SystemSettings:
         kind = self.kind or ("kafka" if self.bootstrap or (system == "kafka" and not self.path) else "local")
@@ -181,17 +181,17 @@ def describe(address: str, where: Addressing) -> None:
 
     stream = stream_address(address)
     with stream_admin(where.settings(stream.system, where.config())) as admin:
-        found = admin.describe(stream.stream)
-        if found is None:
+        result = admin.describe(stream.stream)
+        if result is None:
             raise UnknownStream(*stream)
-        ssps = [SystemStreamPartition(*stream, number) for number in range(found.partitions)]
+        ssps = [SystemStreamPartition(*stream, number) for number in range(result.partitions)]
         ranges = admin.offsets(ssps)
     rows = [(ssp.partition, *ranges[ssp], ranges[ssp].upcoming - ranges[ssp].oldest) for ssp in ssps]
-    table(f"{stream} (id {found.stream_id})", ("partition", "oldest", "upcoming", "offsets"), rows)
-    if found.hidden:
-        click.echo(f"Configuration: {found.hidden}")
+    table(f"{stream} (id {result.stream_id})", ("partition", "oldest", "upcoming", "offsets"), rows)
+    if result.hidden:
+        click.echo(f"Configuration: {result.hidden}")
     else:
-        table("Configuration", ("key", "value"), sorted(found.config.items()))
+        table("Configuration", ("key", "value"), sorted(result.config.items()))
 
 
 @topic.command()
@@ -226,8 +226,8 @@ def read(address: str, where: Addressing, most: int | None, shape: str, **option
         head = {"partition": record.ssp.partition, "offset": record.offset, "timestamp": record.timestamp}
         return as_json({**head, "key": key, "message": message})
 
-    with closing(records(settings, stream, what)) as found:
-        for record in islice(found, most):
+    with closing(records(settings, stream, what)) as result:
+        for record in islice(result, most):
             sys.stdout.write(line(record) + "\n")
             if what.follow:
                 sys.stdout.flush()

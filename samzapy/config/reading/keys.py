@@ -127,12 +127,12 @@ _KEY = "samzapy.key"
 
 def keys_by_field(section: type) -> Mapping[str, Key[Any]]:
     """The keys of a dataclass, by its fields."""
-    return {each.name: each.metadata[_KEY] for each in fields(section) if _KEY in each.metadata}
+    return {item.name: item.metadata[_KEY] for item in fields(section) if _KEY in item.metadata}
 
 
 def keys_of(*sections: type) -> tuple[Key[Any], ...]:
     """The keys of dataclasses, in order."""
-    return tuple(found for section in sections for found in keys_by_field(section).values())
+    return tuple(result for section in sections for result in keys_by_field(section).values())
 
 
 def texts_of(*sections: type) -> Mapping[str, str]:
@@ -179,11 +179,11 @@ _DURATION = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*([a-z]+)", re.ASCII)
 def in_ms(key: str, text: str) -> str:
     """The value of a key. For a key that ends in `.ms`, a duration with its unit (500ms, 1.5s, 10m or 10min, 2h, 7d)
     becomes a number of milliseconds; any other value is unchanged."""
-    found = _DURATION.fullmatch(text) if key.endswith(".ms") else None
-    unit = None if found is None else _UNITS.get(found[2])
-    if found is None or unit is None:
+    result = _DURATION.fullmatch(text) if key.endswith(".ms") else None
+    unit = None if result is None else _UNITS.get(result[2])
+    if result is None or unit is None:
         return text
-    milliseconds = Decimal(found[1]) * unit
+    milliseconds = Decimal(result[1]) * unit
     return str(int(milliseconds)) if milliseconds == int(milliseconds) else text
 
 
@@ -246,10 +246,10 @@ def labels(**values: T) -> Kind[T]:
 def at_home(text: str) -> str:
     """The path, with a leading `~` or `~user` replaced by the home folder. Raises ValueError for a user without one."""
     # `Path.expanduser` would also expand `./~`, a folder named `~`, because pathlib drops the `./`.
-    found = os.path.expanduser(text)  # noqa: PTH111
-    if found.startswith("~"):
+    result = os.path.expanduser(text)  # noqa: PTH111
+    if result.startswith("~"):
         raise ValueError("a path, or one below the home folder of a user of this machine")
-    return found
+    return result
 
 
 FOLDER = Kind("a folder", lambda text: Path(at_home(text)), blank=True)
@@ -305,9 +305,9 @@ def class_path(known: Callable[[str], str | None], names: Callable[[], Iterable[
     allowed = f"a class like {example}"
 
     def parse(text: str) -> str:
-        found = known(text)
-        if found is not None:
-            return found
+        result = known(text)
+        if result is not None:
+            return result
         short = ", ".join(names())
         refused = f"{allowed}, or one of {short}" if short else allowed
         if text.startswith("org.apache.samza.") or ("." not in text and ":" not in text):

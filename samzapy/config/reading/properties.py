@@ -110,11 +110,11 @@ def _key_alone(path: Path, line: int, text: str, before: javaproperties.KeyValue
     """The problem of a line that has only `text`, after the pair `before`. Such a line is often the rest of a
     multi-line value. So only the part that looks like a key is shown, and nothing after a secret."""
     message, shown = "expected key=value (key= for an empty value)", MASK
-    found = _LIKE_A_KEY.fullmatch(text)
+    result = _LIKE_A_KEY.fullmatch(text)
     if before is not None and is_secret(before.key, before.value):
         message += f"; to continue {before.key.strip()}, end the previous line with a backslash and no blanks after it"
-    elif found is not None:
-        shown = f"{found[1]}..." if found[2] else text
+    elif result is not None:
+        shown = f"{result[1]}..." if result[2] else text
     return ConfigProblem(f"{path} line {line}", shown, message)
 
 
@@ -193,10 +193,10 @@ class References:
             return "${"
         scheme, colon, variable = name.partition(":")
         if colon and scheme == "env":
-            found = self._environ.get(variable)
-            if found is None:
+            result = self._environ.get(variable)
+            if result is None:
                 raise _Unresolved(f"environment variable {variable} is not set")
-            return found.strip()
+            return result.strip()
         if colon or not name:
             raise _Unresolved(f"expected ${{env:NAME}} or ${{other.key}}, got {match[0]}")
         if name not in self._raw:
@@ -209,7 +209,7 @@ class References:
         for name in queue:
             if is_secret(name, self._raw[name]):
                 return True
-            further = [each for each in self._keys_in(self._raw[name]) if each not in reached]
+            further = [item for item in self._keys_in(self._raw[name]) if item not in reached]
             reached.update(dict.fromkeys(further))
             queue += dict.fromkeys(further)
         return False

@@ -75,15 +75,15 @@ class Reader:
         # A job may have thousands of streams, and each asks for its keys.
         places = range(bisect_left(self._sorted, prefix), len(self._sorted))
         keys = takewhile(lambda key: key.startswith(prefix), map(self._sorted.__getitem__, places))
-        found = {key[cut:]: self.values[key] for key in sorted(keys, key=self._order.__getitem__)}
-        return Masked(found, frozenset(key[cut:] for key in self.secret if key.startswith(prefix)))
+        result = {key[cut:]: self.values[key] for key in sorted(keys, key=self._order.__getitem__)}
+        return Masked(result, frozenset(key[cut:] for key in self.secret if key.startswith(prefix)))
 
     def problem(self, key: str, message: str, value: str | None = None) -> None:
         """Note a problem; a secret value is hidden."""
         shown = value if value is None else MASK if self.is_secret(key) else without_password(value)
-        found = ConfigProblem(key, shown, message)
-        if found not in self.problems:
-            self.problems.append(found)
+        result = ConfigProblem(key, shown, message)
+        if result not in self.problems:
+            self.problems.append(result)
 
     def warn(self, message: str) -> None:
         """Note something odd that does not stop the job."""

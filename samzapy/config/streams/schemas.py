@@ -132,17 +132,17 @@ def with_schema_files(values: Mapping[str, str], raw: Mapping[str, str]) -> Sche
 
     A file that cannot be read is a problem, and so is a schema beside a file.
     """
-    found = SchemaTexts(dict(values), dict(raw), [])
+    result = SchemaTexts(dict(values), dict(raw), [])
     end = ".schema.file"
     for name, path in values.items():
         if not name.startswith(_BELOW) or not name.endswith(end):
             continue
         text = name.removesuffix(".file")
         if text in values:
-            found.problems.append(ConfigProblem(name, path, "not together with schema: leave out one of them"))
+            result.problems.append(ConfigProblem(name, path, "not together with schema: leave out one of them"))
             continue
         try:
-            found.values[text] = Path(path).expanduser().read_text("utf-8-sig")
+            result.values[text] = Path(path).expanduser().read_text("utf-8-sig")
         except (OSError, ValueError, RuntimeError) as cause:
             # Also a NUL in the name, and the home of an unknown user.
             reason = (
@@ -150,9 +150,9 @@ def with_schema_files(values: Mapping[str, str], raw: Mapping[str, str]) -> Sche
                 if isinstance(cause, UnicodeDecodeError)
                 else getattr(cause, "strerror", None) or cause
             )
-            found.problems.append(ConfigProblem(name, path, f"cannot be read ({reason})"))
+            result.problems.append(ConfigProblem(name, path, f"cannot be read ({reason})"))
             continue
-        found.raw[text] = found.values[text].replace("${", "$${")
-        del found.values[name]
-        found.raw.pop(name, None)
-    return found
+        result.raw[text] = result.values[text].replace("${", "$${")
+        del result.values[name]
+        result.raw.pop(name, None)
+    return result

@@ -142,9 +142,9 @@ def topic_keys(settings: SystemSettings) -> dict[str, bool]:
     known = {*TOPIC_SETTINGS, "replication.factor"}
     given = {f"{_PREFIX}{settings.name}.default.stream.": settings.default_stream}
     given |= {stream.prefix: stream.properties for stream in settings.streams.values()}
-    found: dict[str, bool] = {}
+    result: dict[str, bool] = {}
     for prefix, keys in given.items():
         # The keys of a stream `a.b` are below the prefix of a stream `a`, too.
         own = [key for key in keys if ".samza." not in f".{key}"]
-        found |= {name: key in known or found.get(name, False) for key in own if (name := f"{prefix}{key}")}
-    return found
+        result |= {name: key in known or result.get(name, False) for key in own if (name := f"{prefix}{key}")}
+    return result

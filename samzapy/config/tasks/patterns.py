@@ -44,14 +44,14 @@ class InputPattern:
 
 def _entries(text: str) -> tuple[str, ...]:
     """The entries of a comma list; a comma in brackets belongs to its entry."""
-    found, depth = [""], 0
+    matches, depth = [""], 0
     for character in text:
         depth = max(0, depth + (character in "([{") - (character in ")]}"))
         if character == "," and not depth:
-            found.append("")
+            matches.append("")
         else:
-            found[-1] += character
-    return tuple(entry for entry in map(str.strip, found) if entry)
+            matches[-1] += character
+    return tuple(entry for entry in map(str.strip, matches) if entry)
 
 
 #: A comma list of streams and patterns, as texts.
@@ -75,19 +75,19 @@ def written_out(
     raw: Mapping[str, str],
     inputs_key: str,
     fixed: Iterable[SystemStream],
-    found: Mapping[InputPattern, Iterable[SystemStream]],
+    matches: Mapping[InputPattern, Iterable[SystemStream]],
 ) -> dict[str, str]:
-    """A job file, as flat pairs, with the streams `found` in place of the patterns, and each with its pattern's keys.
+    """A job file, as flat pairs, with the streams `matches` in place of the patterns, and each with its pattern's keys.
 
     1. A stream's own key wins; of several patterns the first one that has the key.
     2. The `fixed` inputs come first.
     3. A reference to a key of a pattern is replaced by that key's value as written.
     """
-    prefixes = tuple({prefix for pattern in found for prefix in _prefixes(pattern)})
+    prefixes = tuple({prefix for pattern in matches for prefix in _prefixes(pattern)})
     gone = {key: value for key, value in raw.items() if key.startswith(prefixes) or key == REFRESH_MS}
     out = {key: value for key, value in raw.items() if key not in gone}
     names = dict.fromkeys(fixed)
-    for pattern, streams in found.items():
+    for pattern, streams in matches.items():
         own = _settings(raw, pattern)
         for stream in streams:
             names[stream] = None
@@ -155,10 +155,10 @@ def _prefixes(pattern: InputPattern) -> list[str]:
 
 
 def _settings(raw: Mapping[str, str], pattern: InputPattern) -> dict[str, str]:
-    found: dict[str, str] = {}
+    matches: dict[str, str] = {}
     for prefix in _prefixes(pattern):
         for key, value in raw.items():
             leaf = key.removeprefix(prefix)
             if leaf != key and leaf not in NAMING:
-                found.setdefault(leaf, value)
-    return found
+                matches.setdefault(leaf, value)
+    return matches
