@@ -27,7 +27,6 @@ from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.backup import BackupUnavailable, check_folder
 from samzapy.storage.local.marker import SerdePair, serde_changes
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 
 class StoreEngine(StorageEngineFactory):
@@ -38,6 +37,9 @@ class StoreEngine(StorageEngineFactory):
         self.factory = factory
         self.view = view
         self.persistent = factory.persistent
+        # Only jobs with stores import RocksDB.
+        from samzapy.storage.rocksdb import RocksDbStorageEngineFactory  # noqa: PLC0415
+
         #: Whether its engines make checkpoints, and any thread may open and load them.
         self.is_rocksdb = isinstance(factory, RocksDbStorageEngineFactory)
 

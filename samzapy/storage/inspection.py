@@ -33,7 +33,6 @@ from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.local.directory import lies_beside, store_directory, wipe
 from samzapy.storage.local.files import is_empty
 from samzapy.storage.local.marker import Marker, StoreIdentity
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 #: The longest changelog that is read into memory, in records; longer ones may have records of any size.
 _FEW_RECORDS = 1_000
@@ -246,6 +245,9 @@ class ChangelogReader:
         bounds = self.ends(config, partitions) if bounds is None else bounds
         expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, self.clock)
         records = sum(upcoming - oldest for oldest, upcoming in bounds.values())
+        # Only commands that restore a store import RocksDB.
+        from samzapy.storage.rocksdb import RocksDbStorageEngineFactory  # noqa: PLC0415
+
         small = selection.keys is not None or records <= _FEW_RECORDS
         factory = InMemoryStorageEngineFactory() if small else RocksDbStorageEngineFactory()
         with ExitStack() as cleanup:

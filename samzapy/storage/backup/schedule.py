@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.clock import Clock
@@ -19,7 +20,9 @@ from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, open_
 from samzapy.storage.backup.snapshot import SnapshotUploader, UploadStopped, newest_snapshot
 from samzapy.storage.local.directory import checkpoints_beside, new_checkpoint
 from samzapy.storage.local.marker import Marker
-from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
+
+if TYPE_CHECKING:
+    from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
 
 _LOG = logging.getLogger(__name__)
 #: Limits the uploads of a process: it may have many tasks, but has one network.
@@ -172,7 +175,12 @@ class TaskBackups:
         directory: Path,
     ) -> StoreBackup | None:
         """The maker of the store's snapshots; None if the job file asks for none."""
-        if config.backup is None or not isinstance(engine, RocksDbStorageEngine):
+        if config.backup is None:
+            return None
+        # Only jobs with snapshots import RocksDB here.
+        from samzapy.storage.rocksdb.engine import RocksDbStorageEngine  # noqa: PLC0415
+
+        if not isinstance(engine, RocksDbStorageEngine):
             return None
 
         def marker_of(checkpoint: Path) -> bytes | None:
