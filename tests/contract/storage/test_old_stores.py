@@ -46,7 +46,9 @@ class Rig:
         stores.flush()
         stores.send_changes(lambda _: self.producer)
         self.producer.flush()
-        offsets = stores.changelog_offsets(lambda ssp: self.producer.last_offset(*ssp[1:]))
+        admin = system_factory(self.settings).admin(self.settings, "rig")
+        offsets = stores.changelog_offsets(lambda ssp: admin.ends([ssp])[ssp] - 1)
+        admin.close()
         if not commit:
             self.producer.abort()
             return
