@@ -67,6 +67,7 @@ class ContainerBuilder:
         clients: SystemClients,
         checkpoints: CheckpointManager,
         plugins: Plugins,
+        *,
         metrics: MetricsRegistry,
         transactions: str | None,
         clock: Clock,
@@ -88,7 +89,16 @@ class ContainerBuilder:
             outputs_inside=config.task.guarantee.outputs_in_transaction,
         )
         self._stream_serdes = StreamSerdes(config, plugins.serdes, plugins.task_class)
-        self._tasks = TaskBuilder(config, model, plugins, clients, self._producers, metrics, self._stream_serdes, clock)
+        self._tasks = TaskBuilder(
+            config,
+            model,
+            plugins,
+            clients,
+            self._producers,
+            metrics=metrics,
+            serdes_of=self._stream_serdes,
+            clock=clock,
+        )
 
     def take_over(self, must_own: Callable[[], object]) -> None:
         """Fence the container's predecessor, where transactions carry the state. `must_own` raises when the

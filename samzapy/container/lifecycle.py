@@ -75,6 +75,7 @@ class Container:
         ends: Mapping[SystemStreamPartition, int],
         clock: Clock,
         ownership: Ownership,
+        *,
         on_lost: Callable[[str], None] = keep_running,
         watch: Watch | None = None,
         committed: CommittedStores | None = None,

@@ -274,8 +274,26 @@ def build_container(
         clients = job_clients(config, model.id)
         metrics.watch("clients", clients.metrics)
         checkpoints = manager_for(config, clients)
-        builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system, clock)
-        return Container(builder, lease, ends or {}, clock, ownership, process.on_lost, watch, stores)
+        builder = ContainerBuilder(
+            config,
+            model,
+            clients,
+            checkpoints,
+            plugins,
+            metrics=metrics,
+            transactions=state.system,
+            clock=clock,
+        )
+        return Container(
+            builder,
+            lease,
+            ends or {},
+            clock,
+            ownership,
+            on_lost=process.on_lost,
+            watch=watch,
+            committed=stores,
+        )
 
     watch = _watch(config, model, clock, process)
     stores = CommittedStores()

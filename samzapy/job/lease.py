@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 
 import msgspec
@@ -150,6 +150,7 @@ class ContainerReport:
     container_id: str
     epoch: int
     phase: str
+    _: KW_ONLY
     processed: int = 0
     positions: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)

@@ -108,8 +108,8 @@ def _scratch_task(task: TaskConfig, errors: dict[Any, ErrorPolicy]) -> TaskConfi
 class _ReplayBuilder(ContainerBuilder):
     """Switches the consumers to the feed once the stores are restored."""
 
-    def __init__(self, past: Past, *parts: Any) -> None:
-        super().__init__(*parts)
+    def __init__(self, past: Past, *parts: Any, **named: Any) -> None:
+        super().__init__(*parts, **named)
         self._past = past
 
     def inputs(self, ends: Any, tasks: Any) -> Inputs:
@@ -158,9 +158,9 @@ class ReplayAttempt:
             clients,
             PastCheckpoints(begin.checkpoint),
             plugins,
-            self._metrics,
-            None,
-            self.clock,
+            metrics=self._metrics,
+            transactions=None,
+            clock=self.clock,
         )
         lease = UncontestedLease(begin.checkpoint.epoch + 1)
         self._container = Container(self._builder, lease, {}, self.clock, Ownership.of(job, None))

@@ -172,9 +172,9 @@ class Attempt:
                 load_task_class(job.task.task_class),
                 partial(PatientEventLoop, patience_s),
             ),
-            Registry(),
-            state_transactions(job, has_transactions).system,
-            clock,
+            metrics=Registry(),
+            transactions=state_transactions(job, has_transactions).system,
+            clock=clock,
         )
         self._container = Container(builder, UncontestedLease(epoch), {}, clock, Ownership.of(job, prepared.run_id))
         self.running = True

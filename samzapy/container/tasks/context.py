@@ -29,10 +29,10 @@ class ContainerTaskContext(TaskContext):
         offsets: dict[SystemStreamPartition, int],
         metrics: MetricsRegistry,
         epoch: int,
+        *,
         checkpoints: StateCheckpoints | None = None,
         pinned: Collection[SystemStreamPartition] = (),
         timers: Timers | None = None,
-        *,
         types: Mapping[SystemStream, Any] = MappingProxyType({}),
     ) -> None:
         """`checkpoints`: the checkpoints of a StateCheckpointTask. `pinned`: the partitions that start at a startpoint,

@@ -88,6 +88,7 @@ class TaskBuilder:
         plugins: Plugins,
         clients: SystemClients,
         producers: TaskProducers,
+        *,
         metrics: MetricsRegistry,
         serdes_of: SerdesOf,
         clock: Clock,
@@ -169,9 +170,9 @@ class TaskBuilder:
             offsets,
             metrics,
             epoch,
-            task.checkpoints.given,
-            reset | start.pinned,
-            task.seen_stores[config.timers_store] if config.timers_store else None,
+            checkpoints=task.checkpoints.given,
+            pinned=reset | start.pinned,
+            timers=task.seen_stores[config.timers_store] if config.timers_store else None,
             types={ssp.system_stream: self._type_of(ssp.system_stream) for ssp in offsets},
         )
         job = config.context

@@ -121,7 +121,7 @@ class TaskRig:
         )
         self.clock = EventClock(self.offsets, StandingClock(), exact=True)
         self.task = IdsTask(self.make)
-        context = ContainerTaskContext(self.name, {}, self.offsets, Registry(), 1, self.kept)
+        context = ContainerTaskContext(self.name, {}, self.offsets, Registry(), 1, checkpoints=self.kept)
         self.task.init(Context(JobContext("j", "1", {}), ContainerContext("0", Registry()), context))
         context.seal()
         self.clock.resume(self.checkpoint)
