@@ -129,7 +129,6 @@ class ContainerBuilder:
     def starts(
         self, progress: JobProgress, now_ms: int, ends: Mapping[SystemStreamPartition, int]
     ) -> dict[str, TaskStart]:
-        """The start of every task. `ends`: where the run ends."""
         positions = StartingPositions(self.config, self.model, self._clients, self.metrics, now_ms)
         return positions.starts(progress.checkpoints, progress.startpoints, ends)
 

@@ -138,7 +138,6 @@ class Container:
             raise
 
     def _committed_of(self, failure: UnknownStream) -> dict[int, int]:
-        """The committed positions of the input that the failure is about, by partition."""
         stream = (failure.system, failure.stream)
         positions = [item for task in self._committed_positions().values() for item in task.items()]
         return {ssp.partition: offset for ssp, offset in positions if ssp.system_stream == stream}
@@ -318,7 +317,6 @@ class Container:
 
     @property
     def commits(self) -> int:
-        """The number of commits since the start, the first one included."""
         return self._running.committer.count if self._running else 0
 
     def report(self, phase: str) -> ContainerReport:

@@ -164,7 +164,6 @@ class RawRecords:
             self._batches[ssp] = [*kept, batch]
 
     def find(self, ssp: SystemStreamPartition, offset: int) -> Pair:
-        """The key's and the value's bytes. Raises LookupError for a message that no kept batch holds."""
         for batch in self._batches.get(ssp, ()):
             if batch.offsets[0] <= offset <= batch.offsets[-1]:
                 index = bisect_left(batch.offsets, offset)

@@ -262,8 +262,6 @@ class HalvingProcessing(BatchProcessing):
         self._recovery.input = None if several else part[0]
 
     def _recover(self, part: MessageBatch[Any, Any], before: _Before, failure: Exception) -> None:
-        """Apply the error policy to the only message of the part, which fails."""
-
         def again() -> Exception | None:
             repeated = self._call(part)
             if repeated is None:

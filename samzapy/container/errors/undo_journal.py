@@ -62,7 +62,6 @@ class UndoJournal:
             self.note(store, key)
 
     def note_changed(self, store: Store, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """`keys` were changed, and held `values` before."""
         if self._noting:
             self._before.append((store, _MANY, zip(keys, values, strict=True)))
 

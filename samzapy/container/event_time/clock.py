@@ -151,7 +151,6 @@ class EventClock:
 
     @property
     def idle(self) -> bool:
-        """Whether every source is idle or has ended."""
         return all(self._is_silent(ssp) for ssp in self._offsets)
 
     @property
@@ -160,7 +159,6 @@ class EventClock:
 
     @property
     def holding(self) -> SystemStreamPartition | None:
-        """The partition that holds the clock back; None if none counts."""
         return self._marks.holding
 
     @property
@@ -195,7 +193,6 @@ class EventClock:
 
     @property
     def watermark(self) -> int | None:
-        """The least watermark of the intermediate partitions, None until all of them have one."""
         return self._stages.current
 
     @property

@@ -167,7 +167,6 @@ class Inputs:
         self._look_for_ends()
 
     def go_on(self, ssp: SystemStreamPartition) -> None:
-        """Remove the end of a partition."""
         self._ends.pop(ssp, None)
         self._ended.discard(ssp)
         if ssp in self._finished:

@@ -199,7 +199,6 @@ class BufferingCollector(MessageCollector):
             self._gathered[system] += records
 
     def hand_over(self) -> None:
-        """Queue the gathered records at the producers. Raises their errors."""
         if self._proofs and self.sent - self._sampled >= EVERY:
             self._sample()
         for system, records in self._gathered.items():
@@ -230,7 +229,6 @@ class BufferingCollector(MessageCollector):
     def _proving(
         self, stream: SystemStream, serdes: Iterable[Serde | None], encoders: tuple[Encode, Encode]
     ) -> Sequence[Encode]:
-        """The encoders of a stream, of which those of classes read some objects back."""
         proofs = self._proofs.get(stream)
         if proofs is None:
 
@@ -304,7 +302,6 @@ class BufferingCollector(MessageCollector):
         ) from cause
 
     def _reason(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> str:
-        """The part that its serde refuses, and the values that the serde takes."""
         if isinstance(cause.__cause__, SerdeError):
             return f"message: {cause.__cause__}"  # of an object in it, which orjson hides
         serdes = self._serdes_of(envelope.system_stream)

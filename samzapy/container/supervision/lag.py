@@ -165,7 +165,6 @@ class LagWatch:
         self._thread = threading.Thread(target=self._run, name="samzapy-lag", daemon=True)
 
     def follow(self, progress: Callable[[], Progress]) -> None:
-        """Call this from now on for the container's progress, on the watch's thread."""
         self._progress = progress
 
     def __enter__(self) -> LagWatch:
@@ -210,7 +209,6 @@ class LagWatch:
 
     @property
     def silent_s(self) -> float:
-        """Seconds for which a look is overdue."""
         return max(0.0, self.age_s - self._look_s)
 
     @property

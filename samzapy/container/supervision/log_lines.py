@@ -219,7 +219,6 @@ class CarriedLines(logging.Handler):
         self._left_out = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line; the oldest of its kind goes if there are too many."""
         try:
             line = self._line(record)
         except Exception:  # noqa: BLE001  # as every handler of Python's: a line that cannot be formatted ends nothing

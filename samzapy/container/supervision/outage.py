@@ -54,7 +54,6 @@ class Outages:
         logger.log(level, "%s", text if begins else f"{_STILL}{now - self._began:.0f} s: {text}")
 
     def answered(self, party: object) -> bool:
-        """The party has its answer; returns whether it had none."""
         with self._lock:
             had_none, went_on = party in self._failing, bool(self._failing)
             now, goes_on = self._without(party), bool(self._failing)

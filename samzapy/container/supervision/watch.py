@@ -138,7 +138,6 @@ class ContainerWatch:
         self._opened.close()
 
     def follow(self, progress: Callable[[], Progress]) -> None:
-        """Call `progress` from now on for the container's progress; from any thread."""
         self._lag.follow(progress)
 
     def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
@@ -163,7 +162,6 @@ class ContainerWatch:
         return Facts(self._lag.take(), stalled, failure, lines, left_out)
 
     def _stalled(self, phase: str, progress: object) -> tuple[Stall | None, bool]:
-        """The stall, and whether it is in the user's code."""
         now = self._clock.monotonic()
         frame = stack_of(self._thread_id) if phase in {"starting", "restoring", "running"} else None
         activity = activity_of(frame) or waited_for(frame)

@@ -205,7 +205,6 @@ class WaitingMessages:
         return min((at for at, _ in self._repetitions), default=inf)
 
     def due(self, now: float) -> Work | None:
-        """A message that is due for its repetition."""
         for index, (at, work) in enumerate(self._repetitions):
             if now >= at:
                 del self._repetitions[index]
@@ -265,7 +264,6 @@ class ContiguousPrefix:
         self._accepted.append(offset)
 
     def complete(self, offset: int) -> int:
-        """An accepted offset is done; returns the position."""
         accepted, complete = self._accepted, self._complete
         complete.add(offset)
         while accepted and accepted[0] in complete:
@@ -288,7 +286,6 @@ class OutputOrder:
 
     @property
     def full(self) -> bool:
-        """Whether no new message may start."""
         return self._bytes >= self._most_held_bytes
 
     def mark(self) -> Mark:

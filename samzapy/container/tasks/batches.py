@@ -48,7 +48,6 @@ class GatheredMessages:
         self.since = inf
 
     def add(self, run: Run, now: float) -> None:
-        """Accept a run that came at the monotonic time `now`."""
         self.since, self._last_at = min(self.since, now), now
         self._runs.append(run)
         self._count += len(run)

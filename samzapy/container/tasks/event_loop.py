@@ -84,7 +84,6 @@ class EventLoop:
             self._loop.run_until_complete(self._asyncio.wait(tasks, timeout=_LONGEST_CANCELLATION_S))
 
     def close(self) -> None:
-        """Cancel the remaining calls and close; closing twice is allowed."""
         if self._loop.is_closed():
             return
         self.cancel(list(self._asyncio.all_tasks(self._loop)))

@@ -222,7 +222,6 @@ class TaskInstance(TaskPosition, UserCalls):
         self.call("on_clock", self.task.on_clock, self.event_clock.reading, self.collector, self.requests)
 
     def take_checkpoint(self) -> None:
-        """A commit begins: let a task with a private state take a checkpoint."""
         taken = self.checkpoints.take(self.task, self.event_clock.reading, self.collector)
         # Outputs, rows and changes that belong to the state are committed before it is kept.
         self.touched |= taken or self.collector.waiting
@@ -317,11 +316,9 @@ class TaskInstance(TaskPosition, UserCalls):
         return self._ended_at is not None and self._ended_at == self.committable()
 
     def over_budget(self) -> bool:
-        """Whether the task should commit early, because its stores or sinks hold too much."""
         return self.stores.over_budget() or self.sinks.full()
 
     def publish(self, metrics: MetricsRegistry) -> None:
-        """Set the task's gauges: messages processed and sent, and the gauges of its clock, timers, stores and sinks."""
         metrics.gauge(self.name, "processed").set(self.processed)
         metrics.gauge(self.name, "sent").set(self.collector.sent)
         self.throughput.publish(self.name, metrics)
