@@ -275,24 +275,10 @@ def build_container(
         metrics.watch("clients", clients.metrics)
         checkpoints = manager_for(config, clients)
         builder = ContainerBuilder(
-            config,
-            model,
-            clients,
-            checkpoints,
-            plugins,
-            metrics=metrics,
-            transactions=state.system,
-            clock=clock,
+            config, model, clients, checkpoints, plugins, metrics=metrics, transactions=state.system, clock=clock
         )
         return Container(
-            builder,
-            lease,
-            ends or {},
-            clock,
-            ownership,
-            on_lost=process.on_lost,
-            watch=watch,
-            committed=stores,
+            builder, lease, ends or {}, clock, ownership, on_lost=process.on_lost, watch=watch, committed=stores
         )
 
     watch = _watch(config, model, clock, process)
