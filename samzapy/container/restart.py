@@ -266,7 +266,6 @@ def build_container(
     metrics.gauge("promises", "weakened").set(
         len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, state)))
     )
-
     metrics.watch("container", ProcessUsage())
 
     def build() -> Container:
@@ -283,7 +282,6 @@ def build_container(
 
     watch = _watch(config, model, clock, process)
     stores = CommittedStores()
-    produce = config.task.errors.policies[Stage.PRODUCE]
     header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
     new_clients = partial(job_clients, config, f"{model.id}-metrics")
     tasks = frozenset(task.name for task in model.tasks)
@@ -293,7 +291,7 @@ def build_container(
         build=build,
         lease=lease,
         ownership=ownership,
-        produce=produce,
+        produce=config.task.errors.policies[Stage.PRODUCE],
         beside=beside,
         transaction_timeout_ms=config.task.transaction_timeout_ms,
         clock=clock,
