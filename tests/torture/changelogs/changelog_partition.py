@@ -33,7 +33,7 @@ class Changelog:
     base: Path
 
     def __post_init__(self):
-        factory = f"samzapy.system.{self.system}.factory:{self.system.title()}SystemFactory"
+        factory = f"samzapy.system.{self.system}:{self.system.title()}SystemFactory"
         properties = {"path": str(self.base / "log.db")} if self.system == "local" else {}
         self.settings = SystemSettings("log", factory, properties=properties)
         self.factory = system_factory(self.settings)
