@@ -195,7 +195,7 @@ def test_a_store_that_is_behind_is_not_as_of_now(tmp_path):
     side = SideInputs([filler], lambda system: factory.consumer(settings, "c"), clock, 60_000)
     for _ in range(8):
         clock.advance(1.0)
-        side.follow(clock.monotonic())
+        side.poll()
     side.close()
     assert set(filler.as_of) == {5_000}
 
