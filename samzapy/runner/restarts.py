@@ -30,7 +30,7 @@ _MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMig
 _STAYS = (RecordRefused, JobTakenOver)
 
 
-#: After a run of this many times the longest delay, failures are counted from the start again.
+#: After a run of this many times the longest delay, at least the first, failures are counted from the start again.
 SOUND = 10
 #: Seconds of the first pause.
 _FIRST_S = 1.0
@@ -53,7 +53,7 @@ class Backoff:
         counted."""
         if outage:
             return self._longest_s
-        if lasted_s >= SOUND * self._longest_s:
+        if lasted_s >= SOUND * max(self._longest_s, self._first_s):
             self.failures = 0
         if self.failures >= self.limit:
             return None

@@ -96,7 +96,12 @@ def container_port(
     scheme, fingerprint = ("http", None) if identity is None else ("https", identity.fingerprint)
     server = HttpServer(guard, {opened: identity}, "container")
     lease.port = HttpAddress(f"{scheme}://{reached}:{number}", fingerprint)
-    logger.info("Metrics are served on %s/metrics", lease.port.url)
+    # A port that the job file names is somebody's address.
+    logger.log(
+        logging.INFO if prometheus.port is not None else logging.DEBUG,
+        "Metrics are served on %s/metrics",
+        lease.port.url,
+    )
     try:
         yield
     finally:

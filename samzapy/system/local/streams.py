@@ -146,12 +146,14 @@ def stream_of(database: Database, stream: str) -> StreamEntry | None:
         return None
     number, stream_id, partitions, config = row
     slots = database.execute("SELECT slot FROM partitions WHERE stream = ? ORDER BY number", (number,)).fetchall()
-    return StreamEntry(_kept_topic(stream, stream_id, partitions, config), tuple(slot for (slot,) in slots))
+    described = replace(_with_settings(config), name=stream, stream_id=stream_id, partitions=partitions)
+    return StreamEntry(described, tuple(slot for (slot,) in slots))
 
 
 @lru_cache(maxsize=256)
-def _kept_topic(stream: str, stream_id: str, partitions: int, config: str) -> Topic:
-    return topic(StreamSpec(stream, partitions, json.loads(config)), stream_id)
+def _with_settings(config: str) -> Topic:
+    """A topic with these settings, as they are in the log; a description replaces its name, id and partitions."""
+    return topic(StreamSpec("settings", 1, json.loads(config)), "")
 
 
 def grow_stream(database: Database, entry: StreamEntry, partitions: int) -> None:

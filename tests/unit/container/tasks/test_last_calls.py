@@ -211,7 +211,7 @@ class FragileEngine(InMemoryStorageEngine):
 
 
 class FragileFactory(InMemoryStorageEngineFactory):
-    def open(self, directory, settings):
+    def open(self, directory, settings, *, read_only=False):
         return FragileEngine(settings.store)
 
 
