@@ -98,7 +98,7 @@ def container_port(
     lease.port = HttpAddress(f"{scheme}://{reached}:{number}", fingerprint)
     # A port that the job file names is somebody's address.
     logger.log(
-        logging.INFO if prometheus.port is not None else logging.DEBUG,
+        logging.INFO if prometheus.port else logging.DEBUG,
         "Metrics are served on %s/metrics",
         lease.port.url,
     )

@@ -78,7 +78,7 @@ def lease(client):
 
 
 def told(lease, processed, phase="running", **more):
-    return ContainerReport("0", lease.epoch, phase, processed, commits=processed // 10, **more)
+    return ContainerReport("0", lease.epoch, phase, processed=processed, commits=processed // 10, **more)
 
 
 def lost(client, report, told):
