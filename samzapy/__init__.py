@@ -2,32 +2,7 @@
 
 A job is a properties file and a `StreamTask`. Import everything that a task needs from here.
 
-The path of a message through the packages:
-
-    consume   system/kafka/consumer        a batch of raw records, by partition
-    decode    container/inputs/decode      bytes -> IncomingMessageEnvelope
-    choose    system/choosers              the partition that comes next, in jobs with priorities
-    process   container/run_loop           -> the user's StreamTask.process(envelope, collector, coordinator)
-    state     storage/kv/cached            store.get / put on objects; misses go down to bytes
-    send      container/outputs/collector  outputs, batched to the producer
-    commit    container/commit/protocol    the numbered steps; the only writer of checkpoints and changelogs
-    restore   storage/changelog/restore    on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
-    fill      container/side_inputs        stores that streams fill, before the tasks start and from then on
-    time      container/event_time         the clock of a task: timers fire by it, senders of other jobs feed it
-
-The packages; each imports only from lines below its own:
-
-    cli, spark, pytest_plugin             commands, `run` and `submit`; public name of the DataFrame functions; fixtures for tests of tasks
-    examples, bench, verify               jobs to learn from; measurements of jobs; proofs of the guarantees
-    runner, dataframe, testing, devkafka  run a job here or on Spark; stores as DataFrames; test kit; development broker
-    admin                                 positions, startpoints, running jobs, store queries: the work of an operator
-    container, coordinator                run tasks; serve the containers of a run
-    queries                               committed entries of a running job's stores, for others
-    operators                             parts for tasks: windows, joins, persistent states
-    system storage checkpoint serializers metrics job sinks      one part each, independent of one another
-    config                                job file -> frozen values
-    api                                   the names: envelopes, tasks, stores, the SPIs
-    errors clock watermarks plugins failpoints
+CONTRIBUTING.md has the map of the packages, and the path of a message through them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CONTRIBUTING.md names files that exist, and its recipes name every file that they need.
 
-Three recipes are followed to the letter: a toy serde, a toy system and a toy commit step are added to a copy of the
+Five recipes are followed to the letter: a toy serde, system, metric, window and commit step are added to a copy of the
 tree by edits of the named files alone, and then the suites that the recipes name run over them.
 """
 
@@ -79,6 +79,37 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
             )
         ],
     },
+    "Add a metric": {
+        "samzapy/container/commit/protocol.py": [
+            ("self._commits =", 'self._toys = settings.metrics.counter("commit", "toys")\n        self._commits =')
+        ],
+        "samzapy/metrics/families.py": [
+            ('    "commit": {\n', '    "commit": {\n        "toys": counter("toys", "Toys made."),\n')
+        ],
+        "tests/unit/metrics/test_series.py": [
+            (
+                "def test_the_content_type",
+                (
+                    "def test_a_toy_is_counted():\n"
+                    '    assert value(parsed({"commit": {"toys": 3}}), "samzapy_toys_total") == 3\n\n\n'
+                    "def test_the_content_type"
+                ),
+            )
+        ],
+    },
+    "Add a window": {
+        "samzapy/operators/windows/aligned.py": [
+            ("class AlignedState(", 'class ToyWindows(Tumbling):\n    """As tumbling ones."""\n\n\nclass AlignedState(')
+        ],
+        "samzapy/operators/windows/__init__.py": [
+            ("aligned import Hopping, ", "aligned import Hopping, ToyWindows, "),
+            ("__all__ = [", '__all__ = [\n    "ToyWindows",'),
+        ],
+        "tests/property/operators/test_window_batches.py": [
+            ("    Top,\n    Tumbling,\n", "    Top,\n    ToyWindows,\n    Tumbling,\n"),
+            ("WINDOWS = [", "WINDOWS = [ToyWindows(7), "),
+        ],
+    },
     "Add a commit step": {
         "samzapy/container/commit/protocol.py": [
             ("    7  count it\n", "    6a say that the stores have it\n    7  count it\n"),
@@ -88,11 +119,7 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
             ),
             (
                 "    def _count(self, tasks",
-                (
-                    "    def _toy(self) -> None:\n"
-                    '        self._settings.metrics.counter("commit", "toys").inc()\n\n'
-                    "    def _count(self, tasks"
-                ),
+                ("    def _toy(self) -> None:\n        self._toys.inc()\n\n    def _count(self, tasks"),
             ),
         ],
         "tests/unit/container/commit/test_commit_order.py": [
@@ -130,8 +157,8 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
         "tests/torture/crashes/test_async_crash_matrix.py": [('"6", "7")]', '"6", "6a", "7")]')],
     },
 }
-#: Named files that a toy needs not touch: it brings no library.
-OPTIONAL = {"tests/architecture/libraries.py"}
+#: Named files that a toy needs not touch: it brings no library, and the suites of all windows run over it.
+OPTIONAL = {"tests/architecture/libraries.py", "tests/unit/operators/test_windows.py"}
 
 
 def named(recipe: str) -> list[str]:
@@ -149,7 +176,7 @@ def test_every_file_that_the_page_names_exists():
 
 def test_every_recipe_begins_with_the_file_that_holds_the_new_thing():
     recipes = re.findall(r"^### (Add .*)$", PAGE, re.MULTILINE)
-    assert len(recipes) == 6
+    assert len(recipes) == 10
     assert all(named(recipe) for recipe in recipes)
 
 
@@ -186,9 +213,12 @@ def test_the_toys_work_and_the_suites_that_the_recipes_name_take_them(copy):
         "tests/unit/serializers/test_serdes.py",
         "tests/contract/system/test_system_contract.py",
         "tests/contract/system/test_system_transactions_contract.py",
+        "tests/unit/metrics/test_series.py",
+        "tests/property/operators/test_window_batches.py",
         "tests/unit/container/commit/test_commit_order.py",
     ]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "toy or test_serdes", *suites]
+    chosen = "toy or test_serdes or leaves_what"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *suites]
     done = subprocess.run(
         command,
         cwd=copy,
