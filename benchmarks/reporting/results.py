@@ -59,7 +59,7 @@ class Spread:
 def figures(repeats: Sequence[Measurement]) -> dict[str, list[float]]:
     """Every figure of every repeat, by its name."""
     found = {name: [figure(measured) for measured in repeats] for name, figure in _FIGURES.items()}
-    for name in (*PERCENTILES, "changelog_records_per_put", "commits", "commit_s", FIRST_MESSAGE, *START):
+    for name in (*PERCENTILES, "changelog_records_per_put", "commits", FIRST_MESSAGE, *START):
         if all(name in measured.more for measured in repeats):
             found[name] = [measured.more[name] for measured in repeats]
     return found

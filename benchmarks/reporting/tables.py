@@ -11,7 +11,7 @@ from rich.table import Table
 from benchmarks.kafka import PARTITIONS
 from benchmarks.reporting.results import FIRST_MESSAGE, PERCENTILES, START, Repeats, figures, ratios
 from benchmarks.reporting.targets import targets
-from benchmarks.workloads.guarantees import Guarantees, Tasks
+from benchmarks.workloads.guarantees import Tasks
 from samzapy.bench.measuring import Measurement
 from samzapy.bench.report import memory_cell
 
@@ -97,16 +97,6 @@ def ratios_table(repeats: Repeats) -> Table:
     return table
 
 
-def commits_table(repeats: Repeats) -> Table:
-    """How many commits the runs in the guarantees made, and how long each took."""
-    table = _table("commits", "variant", "commits", "ms each")
-    for runs in repeats.get(Guarantees.name, {}).items():
-        found = figures(runs[1])
-        each = [1_000 * seconds / count for seconds, count in zip(found["commit_s"], found["commits"], strict=True)]
-        table.add_row(runs[0], _spread(found["commits"], ".0f"), _spread(each, ".0f"))
-    return table
-
-
 def tasks_table(repeats: Repeats) -> Table:
     """What a container of so many tasks has open while it processes, and how soon it does."""
     table = _table("many tasks in one container: median (min - max)", "variant")
@@ -162,7 +152,6 @@ TABLES: tuple[Callable[[Repeats], Table], ...] = (
     tasks_table,
     phases_table,
     latency_table,
-    commits_table,
     ratios_table,
     targets_table,
 )

@@ -84,9 +84,8 @@ def _more(outcome: JobOutcome, stretch: Stretch | None) -> dict[str, Any]:
     restored = status.restored
     more: dict[str, Any] = {
         "commits": status.commits,
-        "commit_s": sum(c.metrics.get("commit", {}).get("commit.total-s", 0.0) for c in status.containers),
         "restored_records": sum(store.records for store in restored),
-        "restored_s": max((c.metrics.get("restore", {}).get("seconds", 0.0) for c in status.containers), default=0.0),
+        "restored_s": max((store.seconds for store in restored), default=0.0),
         "restored_from": sorted({store.source for store in restored}),
     }
     if stretch is not None and stretch.latencies_ns:
