@@ -128,7 +128,7 @@ def _git(*arguments: str) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """One measured workload: the figures of each variant, their ratios, what was to be reached, and the circumstances."""
+    """One measured workload: the figures of each variant, their ratios, the targets and the circumstances."""
 
     variants: Mapping[str, Mapping[str, Spread]]
     ratios: Mapping[str, Spread]
@@ -153,7 +153,7 @@ class Summary:
 
 
 def read(path: Path) -> dict[str, Summary]:
-    """The summaries in a file by workload; none without a file. Workloads that are not measured any more are left out."""
+    """The summaries in a file by workload; none without a file, and none of workloads that are gone."""
     if not path.exists():
         return {}
     content = json.loads(path.read_text(encoding="utf-8"))

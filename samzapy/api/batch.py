@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from typing import Any, Generic, overload
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
-from samzapy.api.envelope import Headers, IncomingMessageEnvelope, envelope_of
+from samzapy.api.envelope import Headers, IncomingMessageEnvelope, envelopes_of
 from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStreamPartition
 
@@ -128,7 +128,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
             repeat(self._arrival_ms),
             sizes,
         )
-        return map(envelope_of, columns)
+        return envelopes_of(columns)
 
     @overload
     def __getitem__(self, index: int) -> IncomingMessageEnvelope[K, V]: ...

@@ -19,8 +19,8 @@ The header `samzapy-id` is text, eleven fields with colons between them:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from urllib.parse import quote, unquote
@@ -84,10 +84,9 @@ class IncomingMessageEnvelope(_Fields, Generic[K, V]):
         return f"{self.ssp}@{self.offset}"
 
 
-#: The envelope of a row with all of its fields, without a Python frame.
-envelope_of: Callable[[tuple[Any, ...]], IncomingMessageEnvelope[Any, Any]] = partial(
-    tuple.__new__, IncomingMessageEnvelope
-)
+def envelopes_of(rows: Iterable[tuple[Any, ...]]) -> Iterator[IncomingMessageEnvelope[Any, Any]]:
+    """The envelopes of rows with all of their fields, without a Python frame each."""
+    return map(tuple.__new__, repeat(IncomingMessageEnvelope), rows)
 
 
 def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:

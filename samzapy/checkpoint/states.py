@@ -221,7 +221,8 @@ class TopicCheckpointStore(CheckpointStore):
             if owner is not None and owner != self._job:
                 raise EnvironmentFailure(
                     f"state checkpoints: {ssp} has states of job {owner[0]} (id {owner[1]}), which shares the topic with job "
-                    f"{self._job[0]} (id {self._job[1]}); give one of them another job.name, job.id or task.checkpoint.system"
+                    f"{self._job[0]} (id {self._job[1]}); give one of them another job.name, job.id or "
+                    "task.checkpoint.system"
                 )
 
     def _take(self, batch: RecordBatch) -> None:

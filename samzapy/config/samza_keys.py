@@ -73,7 +73,8 @@ REMOVED: Mapping[str, str] = {
     "serializers.registry.*.cache.dir": "leave it out; schemas are kept in memory, and a start asks the registry",
     "job.spark.class.archive": "leave it out; from Java 19 on a JVM keeps such an archive by itself, with "
     "-XX:+AutoCreateSharedArchive -XX:SharedArchiveFile=FILE in job.spark.conf.spark.driver.extraJavaOptions",
-    "job.spark.resubmit.backoff.ms": "the first pause of several in a row is 1 s; job.spark.resubmit.backoff.max.ms limits all",
+    "job.spark.resubmit.backoff.ms": "the first pause of several in a row is 1 s; "
+    "job.spark.resubmit.backoff.max.ms limits all",
     "job.orphaned.stores.ttl.ms": "a store is set aside after 7 days without use",
     "job.clock.stall.ms": "a warning comes after 2 minutes",
     "job.clock.idle.ms": "use task.watermark.idle.timeout.ms, which timers and watermarks obey as well",
@@ -91,7 +92,8 @@ REMOVED: Mapping[str, str] = {
     "stores.*.serde": "use key.serde and msg.serde",
     "stores.*.system": "name the system in the changelog: SYSTEM.STREAM",
     "stores.*.leveldb.block.cache.size": "use container.cache.size.bytes, for all tasks of a container together",
-    "stores.*.leveldb.write.buffer.size": "use container.write.buffer.size.bytes, for all tasks of a container together",
+    "stores.*.leveldb.write.buffer.size": "use container.write.buffer.size.bytes, "
+    "for all tasks of a container together",
     "stores.*.leveldb.block.size": "use rocksdb.block.size.bytes",
     "stores.*.leveldb.compress": "use rocksdb.compression",
     "stores.*.backup.commits": "use backup.interval.ms",

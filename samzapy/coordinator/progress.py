@@ -170,7 +170,8 @@ class SameFailures:
 
     The driver sees the end of every attempt, so it counts them all: Spark's retries, attempts at other places, and
     resubmitted jobs. A failure at a message counts for the whole run: once a message is processed, it does not come
-    again. A failure without a message (`init`, `window`, a commit) is a repetition only within `SOUND_S` of the last one.
+    again. A failure without a message (`init`, `window`, a commit) is a repetition only within `SOUND_S` of the last
+    one.
     """
 
     def __init__(self, most: int, clock: Clock) -> None:

@@ -165,7 +165,7 @@ class Heartbeat(msgspec.Struct):
 
     @classmethod
     def of(cls, report: ContainerReport, facts: Facts, sequence: int, now: float) -> Heartbeat:
-        """The heartbeat with a report and the facts that were not sent yet, at the time `now` of the monotonic clock."""
+        """The heartbeat with a report and the facts that were not sent yet, at the monotonic time `now`."""
         return cls(replace(report, metrics=numbers_of(report.metrics), facts=_moved(facts, -now)), sequence)
 
     def received(self, container_id: str, now: float) -> ContainerReport:

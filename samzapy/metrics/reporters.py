@@ -1,8 +1,9 @@
 """The reporters of a job file: snapshots as JSON in Samza's format, to a stream or the log, and OTLP.
 
 Samza publishes one snapshot for each task, with the source `TaskName-Partition 0`, and names a store's metrics
-`STORE-PROPERTY` in the group of the class that counts them. `task_snapshots` repeats the metrics of a task's stores that
-way, so that dashboards made for Samza find them. The first group has every property of a store, the others only Samza's:
+`STORE-PROPERTY` in the group of the class that counts them. `task_snapshots` repeats the metrics of a task's stores
+that way, so that dashboards made for Samza find them. The first group has every property of a store, the others only
+Samza's:
 
     KeyValueStoreMetrics            counts-gets, counts-puts, counts-deletes, counts-flushes, ... every property
     CachedStoreMetrics              counts-gets, ..., counts-cache-hits, counts-dirty-count, counts-cache-size

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Labels = tuple[tuple[str, str], ...]
 
-#: The metrics of a container that its reports to the driver carry, by group: what says how the process is, and every counter of a
-#: weakened guarantee. All others are at the container's own port.
+#: The metrics of a container that its reports to the driver carry, by group: what says how the process is, and every
+#: counter of a weakened guarantee. All others are at the container's own port.
 NUMBERS: Mapping[str, tuple[str, ...]] = {
     "container": ("resident-bytes", "cpu-s", "threads", "open-files", "starts"),
     "standby": ("lag",),

@@ -48,11 +48,6 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
     partitions: tuple[int, ...] | None = None
     after: Place | None = None
 
-    @property
-    def is_of_a_key(self) -> bool:
-        """Whether the question is for a single key."""
-        return self.lower is not None and self.upper == self.lower + b"\x00"
-
     def within(self, page: Answer) -> Question:
         """The same question for further tasks: if the page `page` is full, only up to its last key."""
         if not page.more or not page.entries:

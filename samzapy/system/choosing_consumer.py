@@ -88,8 +88,8 @@ class Bootstrap:
             if left and left == self._left:
                 places = ", ".join(f"{ssp} at {position(ssp)} of {head}" for ssp, head in sorted(self._lagging.items()))
                 logger.warning(
-                    "The inputs wait for bootstrap streams that have made no progress for %.0f s: %s (a transaction that "
-                    "is still open, or a broker that is away?)",
+                    "The inputs wait for bootstrap streams that have made no progress for %.0f s: %s (a transaction "
+                    "that is still open, or a broker that is away?)",
                     now - self._moved,
                     places,
                 )

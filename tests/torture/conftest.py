@@ -34,8 +34,8 @@ def outcome(request):
 
     Stores what was measured, then holds it to the promise table: nothing lost except at-most-once, nothing duplicated
     at-most-once and exactly-once, no mismatch of state except at-most-once. `guarantee="any"` promises all three.
-    `largest`, each None if it was not measured: `recovery_s`; `silent_s`, which `MOST` bounds; `cpu_percent`. A test that
-    asks for it and ends well without a call fails.
+    `largest`, each None if it was not measured: `recovery_s`; `silent_s`, which `MOST` bounds; `cpu_percent`. A test
+    that asks for it and ends well without a call fails.
     """
     told = request.node.user_properties
 

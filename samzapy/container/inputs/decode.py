@@ -14,7 +14,7 @@ from itertools import islice, repeat
 from typing import Any
 
 from samzapy.api.batch import MessageBatch
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, envelopes_of
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.system import RecordBatch
 from samzapy.errors import EnvironmentFailure, FailedCall, SerdeError, Unreachable
@@ -151,8 +151,7 @@ def _made(
     ssp, offsets, _, values, times, headers = batch
     carried = repeat(None) if headers is None else headers
     columns = zip(repeat(ssp), offsets, keys, messages, carried, times, repeat(arrival_ms), _sizes(values))
-    # Faster by an eighth than a call of `envelope_of` per row.
-    return list(map(tuple.__new__, repeat(IncomingMessageEnvelope), columns))
+    return list(envelopes_of(columns))
 
 
 def _sizes(values: Sequence[bytes | None]) -> list[int]:

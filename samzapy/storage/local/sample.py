@@ -70,8 +70,8 @@ def _try(part: str, store: str, path: str | None, serde: Serde, data: bytes, key
         raise
     except Exception as cause:
         message = (
-            f"does not read what the store holds: key {reprlib.repr(key)}: {hinted(serde).misfit(cause)}; give new fields "
-            "defaults and old ones their types, or copy the store to another changelog (samzapy store copy)"
+            f"does not read what the store holds: key {reprlib.repr(key)}: {hinted(serde).misfit(cause)}; give new "
+            "fields defaults and old ones their types, or copy the store to another changelog (samzapy store copy)"
         )
         raise ConfigError([ConfigProblem(f"stores.{store}.{part}.type", path, message)]) from cause
 

@@ -1,8 +1,8 @@
 """Reads the tables of one database for a consumer: the times and ranges of its reads, and each row's partition.
 
-No row may appear later in front of a position. Rows draw their number from a sequence while they are written. Readers see
-them when their transaction commits: 8 may be visible before 7, and a reader that went past 7 would never see it. So a
-reader goes as far as the greater of
+No row may appear later in front of a position. Rows draw their number from a sequence while they are written. Readers
+see them when their transaction commits: 8 may be visible before 7, and a reader that went past 7 would never see it. So
+a reader goes as far as the greater of
 
 1. the number before the first gap, and
 2. a number that was the greatest at an earlier poll, if every transaction that was writing then has ended (PostgreSQL

@@ -2,8 +2,8 @@
 
 1. `NativeQueue`: columns go into the queue in one call of the compiled extension, which notes the outcomes on
    librdkafka's threads.
-2. `ReportedQueue`, without the extension: a call of confluent-kafka's `produce` for each record, with a callback, because
-   a record without one fails silently. The callback is a dict's own `__setitem__`: librdkafka calls it with (error,
+2. `ReportedQueue`, without the extension: a call of confluent-kafka's `produce` for each record, with a callback,
+   because a record without one fails silently. The callback is a dict's own `__setitem__`: librdkafka calls it with (error,
    message), so the dict holds the last delivered message under None and one failed message for each kind of error.
 """
 

@@ -220,7 +220,10 @@ def truncate(database: Database, slot: int, before: int) -> int:
 # Transactions
 
 _OVERDUE = "SELECT transactional_id FROM producers WHERE deadline_ms <= ?"
-_MARKERS = "UPDATE partitions SET upcoming = upcoming + 1 WHERE slot IN (SELECT slot FROM open_ranges WHERE transactional_id = ?)"
+_MARKERS = (
+    "UPDATE partitions SET upcoming = upcoming + 1 "
+    "WHERE slot IN (SELECT slot FROM open_ranges WHERE transactional_id = ?)"
+)
 
 
 class ProducerIdentity(NamedTuple):

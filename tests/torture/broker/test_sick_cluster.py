@@ -100,10 +100,10 @@ class Fault(NamedTuple):
     """`strike(cluster, jobs)` returns when nothing is broken any more; what was may still have to be repaired.
 
     librdkafka sends a partition's records of an idempotent producer one batch after another, and to a new leader once
-    the old one has answered. Until the answer comes, its thread spins if the next batch is due (librdkafka's issues 2565
-    and 3692, open with 2.16). A change of leaders takes half a second of that per job and broker (`BURSTS`). A leader that
-    is frozen with a request answers nothing until it goes on, so the thread of the new leader may spin for all this time
-    (`SPINNING`: measured once, 41 % in 40 s).
+    the old one has answered. Until the answer comes, its thread spins if the next batch is due (librdkafka's issues
+    2565 and 3692, open with 2.16). A change of leaders takes half a second of that per job and broker (`BURSTS`). A
+    leader that is frozen with a request answers nothing until it goes on, so the thread of the new leader may spin for
+    all this time (`SPINNING`: measured once, 41 % in 40 s).
     """
 
     strike: object

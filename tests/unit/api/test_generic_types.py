@@ -20,7 +20,7 @@ from samzapy import (
     StreamTask,
     SystemStreamPartition,
 )
-from samzapy.api.envelope import envelope_of
+from samzapy.api.envelope import envelopes_of
 
 EXAMPLE = """
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ def test_an_envelope_with_classes_is_made_and_pickled_as_a_plain_tuple() -> None
 
 def test_an_envelope_of_a_row_is_the_one_that_its_fields_make() -> None:
     row = (SystemStreamPartition("kafka", "views", 3), 17, "ann", {"page": "/"}, [("a", b"1")], 5, 6, 7)
-    envelope = envelope_of(row)
+    (envelope,) = envelopes_of([row])
     assert type(envelope) is IncomingMessageEnvelope
     assert envelope == IncomingMessageEnvelope(*row) == row
     assert (envelope.key, envelope.headers, envelope.size) == ("ann", [("a", b"1")], 7)

@@ -1,4 +1,4 @@
-"""What a log keeps and drops, in a file and in memory: transactions past their time-out, compaction, retention, headers."""
+"""What a log keeps and drops, in a file and in memory: late transactions, compaction, retention, headers."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""What every executor of tasks does, one message at a time, in batches, and asynchronously: for every guarantee, policy and
-crash, and for the calls and requests between messages."""
+"""What every executor of tasks does, one message at a time, in batches, and asynchronously: for every guarantee, policy
+and crash, and for the calls and requests between messages."""
 
 from typing import ClassVar
 
