@@ -1,24 +1,25 @@
-"""Runs one task of a job in a replay: in a real container, a step at a time, with a commit after each step.
+"""Runs a planned replay: restores the state, proves that it is the commit's, and processes the records step by step.
 
-A step is one message of a task that takes messages one by one, one poll of a batch task, or the work that came due
-between two of them: windows, timers, idle inputs. The clock stands at the time of the current record and never goes
-back. So every run is the same if the user's code is deterministic. Messages that are not shown come in the same order
-and at the same times, but no commits follow them.
+A replay is a real container with one task, in a folder that is removed at the end. A step is one message of a task that
+takes messages one by one, one poll of a batch task, or the work that came due between two of them: windows, timers,
+idle inputs. Each step ends with a commit. The clock stands at the time of the current record and never goes back. So
+every run is the same if the user's code is deterministic. Messages that are not shown come in the same order and at the
+same times, but no commits follow them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from samzapy.api.batch import BatchTask
-from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.task import AnyTask
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import ErrorPolicy
@@ -30,37 +31,28 @@ from samzapy.container.lifecycle import Container
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.tasks.task_builder import Plugins
-from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import SamzapyError, TaskFailed
+from samzapy.container.tasks.task_class import load_task_class
+from samzapy.errors import EnvironmentFailure, SamzapyError, TaskFailed
+from samzapy.job.files import TemporaryFolder
 from samzapy.job.lease import UserFailure
-from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.job.model import ContainerModel
 from samzapy.metrics import Registry
-from samzapy.replay.feed import Place, Row, batches_of
-from samzapy.replay.past import Past, PastCheckpoints
-from samzapy.replay.recording import Input, RecordingEngines, Step, Values
-from samzapy.replay.user_class import Debugger, Watch, watched
+from samzapy.replay.history import FROM_EMPTY, CommittedRecords, Place, committed_range, lost_state, state_wanted
+from samzapy.replay.past import Past, PastCheckpoints, Row
+from samzapy.replay.plan import Plan
+from samzapy.replay.recording import Input, Recorder, RecordingEngines, Step, Values
+from samzapy.replay.user_class import Watch, watched
 from samzapy.serializers import task_serdes
+from samzapy.storage.changelog.restore import RestoreResult
 from samzapy.storage.engines import StoreEngine, load_engines
-from samzapy.storage.task_stores import TaskStores
-from samzapy.system.clients import job_clients
+from samzapy.system.clients import SystemClients, job_clients
 from samzapy.testing.attempt import PatientEventLoop, UncontestedLease
 from samzapy.testing.driver import ManualClock
 
 #: Records of a poll of a batch task.
 _BATCH_POLL = 16_000
 #: Real seconds that an asynchronous task gets to end a message.
-PATIENCE_S = 60.0
-
-
-@dataclass(frozen=True)
-class Begin:
-    """The beginning of a replay: the `checkpoint` with the state, and the time of its clock. `first`: the first record
-    to show, None for all; earlier ones are processed as well."""
-
-    checkpoint: Checkpoint
-    time_ms: int
-    first: Place | None = None
-
+_PATIENCE_S = 60.0
 
 _NEVER_MS = 2**53
 
@@ -117,179 +109,196 @@ class _ReplayBuilder(ContainerBuilder):
         return super().inputs(ends, tasks)
 
 
-class ReplayAttempt:
-    """One task, from its start to the last record. `close` ends it and removes nothing."""
+@contextmanager
+def opened_replay(
+    config: JobConfig, planned: Plan, *, at_failures: bool = False, stop: Place | None = None
+) -> Iterator[Replay]:
+    """A plan's replay, restored and ready. With `at_failures` the debugger opens after each failure; it opens before
+    the message `stop`.
+
+    Raises EnvironmentFailure for changelogs that no longer have the state, and the errors of a container's start.
+    """
+    with (
+        TemporaryFolder("replay") as folder,
+        closing(job_clients(config, "replay")) as clients,
+        closing(planned.slice.rows(clients.consumer)) as rows,
+    ):
+        first = next(rows, None)
+        time_ms = planned.checkpoint.time_ms
+        if first is not None and first.time_ms > 0:
+            time_ms = min(time_ms, first.time_ms)
+        recorder = Recorder()
+        ends = {store.changelog: store.end for store in planned.stores.values()}
+        past = Past(ends, planned.task.ssps, recorder, from_empty=planned.from_empty)
+        watch = Watch(planned.task.name, recorder, at_failures=at_failures, stop=stop)
+        ahead = iter(()) if first is None else chain((first,), rows)
+        with closing(Replay(scratch_job(config, folder.path), planned, past, watch, ahead, time_ms)) as replay:
+            if not planned.from_empty:
+                _prove(replay, past, clients)
+            yield replay
+
+
+def _prove(replay: Replay, past: Past, clients: SystemClients) -> None:
+    """Raise EnvironmentFailure unless the changelogs still have the state."""
+    planned, restored = replay.planned, replay.restored
+    for name, store in planned.stores.items():
+        of_snapshot = restored[name].source.startswith("snapshot")
+        start = past.read_from.get(store.changelog, store.last + 1) if of_snapshot else 0
+        log = committed_range(clients, store.changelog)
+        state = CommittedRecords(store.changelog, start, store.last, store.no_records)
+        age_ms = SYSTEM_CLOCK.wall_ms() - planned.checkpoint.time_ms
+        reason = lost_state(clients.consumer, state, log, deletions_kept=age_ms < store.deletions_kept_ms)
+        if reason is not None:
+            raise EnvironmentFailure(f"store '{name}': {reason}; choose a later offset, or {FROM_EMPTY}")
+
+
+class Replay:
+    """One task of a job, restored, with the records of its plan ahead.
+
+    `failure`: the error that has ended the replay before the last record, else None. `stopped_by_task`: the task has
+    asked for its end before the last record.
+    """
 
     def __init__(
-        self,
-        job: JobConfig,
-        task: TaskModel,
-        tasks: int,
-        kind: type[AnyTask],
-        begin: Begin,
-        past: Past,
-        *,
-        debugger: Debugger,
-        stop: Place | None,
+        self, job: JobConfig, planned: Plan, past: Past, watch: Watch, rows: Iterator[Row], time_ms: int
     ) -> None:
-        """`job`: a `scratch_job`; `tasks`: the job's number of tasks; `stop`: the message at which the debugger stops
-        before it is processed."""
-        self._past = past
-        self._begin = begin
+        """Restore the stores of `job`, a `scratch_job`, and call `init`; `time_ms`: the time of the clock. Raises the
+        errors of a container's start."""
+        kind = load_task_class(job.task.task_class)
         # A poll of several records passes them on by partition, at one time, and so would change their order.
         self._poll = (job.task.poll_batch_size or _BATCH_POLL) if issubclass(kind, BatchTask) else 1
-        self.clock = ManualClock(begin.time_ms)
+        self.planned = planned
+        self.failure: SamzapyError | None = None
+        self.stopped_by_task = False
+        self._past, self._watch, self._rows = past, watch, rows
+        self._clock = ManualClock(time_ms)
         engines = load_engines(job)
         self._values = Values(job, engines)
-        self._watch = Watch(task.name, past.recorder, debugger, stop)
-        clients = job_clients(job, "replay", factory_of=past.factory_of)
         self._engines = {name: RecordingEngines(engine.factory, past.recorder) for name, engine in engines.items()}
-        plugins = Plugins(
-            {name: StoreEngine(self._engines[name], engine.view) for name, engine in engines.items()},
-            task_serdes(job),
-            watched(kind, self._watch),
-            partial(PatientEventLoop, PATIENCE_S),
-        )
-        self._metrics = Registry()
         self._builder = _ReplayBuilder(
             past,
             job,
-            ContainerModel("0", (task,), tasks),
-            clients,
-            PastCheckpoints(begin.checkpoint),
-            plugins,
-            metrics=self._metrics,
+            ContainerModel("0", (planned.task,), planned.tasks),
+            job_clients(job, "replay", factory_of=past.factory_of),
+            PastCheckpoints(planned.checkpoint),
+            Plugins(
+                {name: StoreEngine(self._engines[name], engine.view) for name, engine in engines.items()},
+                task_serdes(job),
+                watched(kind, watch),
+                partial(PatientEventLoop, _PATIENCE_S),
+            ),
+            metrics=Registry(),
             transactions=None,
-            clock=self.clock,
+            clock=self._clock,
         )
-        lease = UncontestedLease(begin.checkpoint.epoch + 1)
-        self._container = Container(self._builder, lease, {}, self.clock, Ownership.of(job, None))
+        lease = UncontestedLease(planned.checkpoint.epoch + 1)
+        self._container = Container(self._builder, lease, {}, self._clock, Ownership.of(job, None))
         self._known: UserFailure | None = None
-        self._loop: RunLoop | None = None
-        #: The error that has ended the replay, None for none.
-        self.failure: SamzapyError | None = None
-        #: Whether the task has asked for its end before the last record.
-        self.stopped_by_task = False
+        self._loop = self._started()
+        past.recorder.active = True
+
+    def _started(self) -> RunLoop:
+        try:
+            with state_wanted():
+                return self._container.start()
+        except BaseException as failure:
+            if isinstance(failure, TaskFailed):
+                self._watch.ended(failure)
+            self.close()
+            raise
 
     @property
-    def stores(self) -> TaskStores:
-        """The stores of the task, after `start`."""
-        return self._task.stores
-
-    @property
-    def _task(self) -> TaskInstance:
-        return self._container.tasks[0]
+    def restored(self) -> dict[str, RestoreResult]:
+        """The source of each store's entries."""
+        return dict(self._container.tasks[0].stores.restored)
 
     def entries(self, store: str) -> dict[bytes, bytes]:
         """The current committed entries of a store, serialized."""
         return self._engines[store].entries()
 
-    def start(self) -> None:
-        """Restore the stores, and call `init`. Raises the errors of a container's start."""
-        try:
-            self._loop = self._container.start()
-        except TaskFailed as failure:
-            self._watch.ended(failure)
-            raise
-        self._past.recorder.active = True
-
-    def steps(self, rows: Iterator[Row]) -> Iterator[Step]:
-        """Process the records; yields each complete step, from the first one that is shown."""
-        loop = self._loop
-        assert loop is not None
-        shown = self._begin.first is None
-        init = self._step("init", (), lambda: None)
+    def steps(self) -> Iterator[Step]:
+        """Process the records; yields each complete step, from the first one that is shown. To be called once."""
+        loop, rows = self._loop, self._rows
+        shown = self.planned.first is None
+        init = self._step("init")
         if init.ended or (shown and init.has_effects):
             yield init
         ahead = next(rows, None)
         while ahead is not None and self.failure is None:
             if not shown and self._is_first(ahead):
-                self._step("before", (), lambda: None)
+                self._step("before")
                 shown = self.failure is None
-            for due in self._until(loop, ahead.time_ms):
+            for due in self._until(ahead.time_ms):
                 if due.ended or (shown and due.has_effects):
                     yield due
-            if self._ended(loop):
+            if loop.stopping or self.failure is not None:
+                self.stopped_by_task = self.failure is None
                 return
-            polled, ahead = self._polled(loop, ahead, rows, shown=shown)
-            self._go_to(polled[0].time_ms)
-            self._past.feed.offer(batches_of(polled))
-            if shown:
-                yield self._step(_span(polled), self._inputs(polled), partial(_turns, loop))
-            elif (step := self._hidden(polled, partial(_turns, loop))) is not None:
+            polled, ahead = self._polled(ahead, shown=shown)
+            self._clock.advance(max(0, polled[0].time_ms - self._clock.wall_ms()) / 1000)
+            self._past.offer(polled)
+            step = self._step(_span(polled), polled, partial(_turns, loop), commit=shown)
+            if shown or step.ended:
                 yield step
 
     def close(self) -> None:
-        """End without a commit."""
+        """End without a commit. The files stay."""
         self._container.abandon()
 
-    def _ended(self, loop: RunLoop) -> bool:
-        self.stopped_by_task = loop.stopping and self.failure is None
-        return loop.stopping or self.failure is not None
-
     def _is_first(self, row: Row) -> bool:
-        first = self._begin.first
+        first = self.planned.first
         return first is not None and row.ssp == first.ssp and row.offset >= first.offset
 
-    def _polled(self, loop: RunLoop, ahead: Row, rows: Iterator[Row], *, shown: bool) -> tuple[list[Row], Row | None]:
+    def _polled(self, ahead: Row, *, shown: bool) -> tuple[list[Row], Row | None]:
         """The records of the next step, and the record after them. Within a step nothing becomes due, and the job made
         no commit."""
-        due_ms = self.clock.wall_ms() + (loop.due_at - self.clock.monotonic()) * 1000
+        due_ms = self._clock.wall_ms() + (self._loop.due_at - self._clock.monotonic()) * 1000
         polled: list[Row] = []
-        for row in chain((ahead,), rows):
+        for row in chain((ahead,), self._rows):
             begins = row.interval != ahead.interval or (not shown and self._is_first(row))
             if polled and (len(polled) >= self._poll or row.time_ms >= due_ms or begins):
                 return polled, row
             polled.append(row)
         return polled, None
 
-    def _until(self, loop: RunLoop, time_ms: int) -> Iterator[Step]:
+    def _until(self, time_ms: int) -> Iterator[Step]:
         """Run everything that is due before that time, in order."""
-        end = self.clock.monotonic() + max(0, time_ms - self.clock.wall_ms()) / 1000
+        loop, clock = self._loop, self._clock
+        end = clock.monotonic() + max(0, time_ms - clock.wall_ms()) / 1000
         while self.failure is None and not loop.stopping and loop.due_at <= end:
-            self.clock.advance_to(max(loop.due_at, self.clock.monotonic()))
+            clock.advance_to(max(loop.due_at, clock.monotonic()))
             yield self._step("windows and timers", (), partial(_turns, loop))
 
-    def _go_to(self, time_ms: int) -> None:
-        self.clock.advance(max(0, time_ms - self.clock.wall_ms()) / 1000)
-
-    def _hidden(self, rows: list[Row], work: Callable[[], object]) -> Step | None:
-        """Process without a commit; a step only if that fails."""
+    def _step(
+        self,
+        at: str,
+        rows: Sequence[Row] = (),
+        work: Callable[[], object] = lambda: None,
+        *,
+        commit: bool = True,
+    ) -> Step:
+        """Do the work and commit it; a failure ends the replay."""
+        recorder, ended = self._past.recorder, False
         try:
             work()
+            if commit:
+                self._loop.commit()
+            failure = self._builder.last_failure
         except SamzapyError as error:
-            return self._failed(_span(rows), (), error)
-        self._past.recorder.forget()
-        return None
-
-    def _step(self, at: str, inputs: tuple[Input, ...], work: Callable[[], object]) -> Step:
-        loop = self._loop
-        assert loop is not None
-        try:
-            work()
-            loop.commit()
-        except SamzapyError as error:
-            return self._failed(at, inputs, error)
-        failure = self._builder.last_failure
+            self.failure, failure, ended = error, user_failure(error), True
+            self._watch.ended(error)
         if failure is not None and failure is not self._known:
             self._known = failure
-            self._past.recorder.failed(failure)
-        return Step(at, self.clock.wall_ms(), inputs, *self._past.recorder.take(self._values))
+            recorder.failed(failure)
+        if not commit and not ended:
+            recorder.forget()
+        inputs = () if not rows else (self._input(at, rows),)
+        return Step(at, self._clock.wall_ms(), inputs, *recorder.take(self._values), ended=ended)
 
-    def _failed(self, at: str, inputs: tuple[Input, ...], error: SamzapyError) -> Step:
-        self.failure = error
-        failure = user_failure(error)
-        if failure is not None:
-            self._past.recorder.failed(failure)
-        self._watch.ended(error)
-        outputs, changes, failures = self._past.recorder.take(self._values)
-        return Step(at, self.clock.wall_ms(), inputs, outputs, changes, failures, ended=True)
-
-    def _inputs(self, rows: list[Row]) -> tuple[Input, ...]:
+    def _input(self, at: str, rows: Sequence[Row]) -> Input:
         if len(rows) > 1:
-            return (Input(_span(rows)),)
-        stream = rows[0].ssp.system_stream
-        return (Input(_span(rows), *self._values.record(stream, rows[0].key, rows[0].value)),)
+            return Input(at)
+        return Input(at, *self._values.record(rows[0].ssp.system_stream, rows[0].key, rows[0].value))
 
 
 def _turns(loop: RunLoop) -> None:

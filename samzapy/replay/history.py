@@ -1,4 +1,5 @@
-"""Reads the commits of one task that the checkpoint topic of its job still has.
+"""Reads the commits of one task that the checkpoint topic of its job still has, and decides whether a changelog
+partition still holds the state of one of them.
 
 1. A checkpoint names the input positions and the changelog offsets of one commit, so it alone records the offset of a
    state.
@@ -6,26 +7,55 @@
    which is never compacted, are the history that a replay can go back to. Checkpoints in files have no history.
 3. A superseded run may have written after its successor. Its records have a lower epoch and are passed over, as at a
    start.
+
+The state of a commit is the fold of the records up to its last one, at offset `last`. Compaction removes a record once
+the same key has a newer one. That is harmless if the newer one is at or before `last`, and falsifies the state if it is
+after. The log does not show which case it was. These facts are known:
+
+1. Compaction always covers a beginning of the log: of the records before some offset D it keeps the newest of each key.
+   So the records of one key are removed oldest first. A deletion that is the newest one goes as well,
+   `delete.retention.ms` after it was first covered.
+2. If no offset up to `last` is missing, except those at which a known transaction ended, nothing was removed.
+3. If some key has two records at or before `last`, D is not behind the second of them. So everything that was removed
+   had a newer record, or was a deletion, before D.
+4. Otherwise the keys decide. One without a record after `last` has its newest record at or before it, and that one is
+   there, by 1. One with records on both sides is there with its newest one at or before `last`, by 1. Keys with a
+   record after `last` and none before are in doubt: they are new, or compaction has removed their earlier records. For
+   this no deletion after `last` may have been removed: the commit is younger than `delete.retention.ms`, or no offset
+   after it is missing.
+
+The check reads after the restore has read. Compaction only removes, so the restore has found every record that the
+check finds. While the broker is cleaning this very partition, its first segments may be further than its last ones;
+sign 3 is then early. That passes with the cleaning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange
+from samzapy.api.system import OffsetRange, RecordBatch, SystemConsumer
 from samzapy.checkpoint import codec
 from samzapy.checkpoint.codec import CHECKPOINT, decode_key
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
 from samzapy.errors import EnvironmentFailure, StateLost
-from samzapy.replay.feed import Place
 from samzapy.storage.changelog.reading import scan
 from samzapy.system.clients import SystemClients
+
+
+class Place(NamedTuple):
+    """A record of an input."""
+
+    ssp: SystemStreamPartition
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.ssp}@{self.offset}"
 
 
 class Commit(NamedTuple):
@@ -117,3 +147,95 @@ def committed_range(clients: SystemClients, ssp: SystemStreamPartition) -> Offse
     """The records of a partition that a reader of committed records gets, without waiting for an open transaction."""
     admin = clients.admin(ssp.system)
     return OffsetRange(admin.offsets([ssp])[ssp].oldest, admin.ends([ssp], committed=True)[ssp])
+
+
+#: Keys that are remembered in the search for one that was written twice.
+_REMEMBERED = 1_000_000
+
+
+class CommittedRecords(NamedTuple):
+    """The records of a changelog partition that make the state of a commit: from `start` (0, or the offset after a
+    snapshot) to `last`. `no_records`: offsets at which known transactions ended."""
+
+    ssp: SystemStreamPartition
+    start: int
+    last: int
+    no_records: Collection[int]
+
+
+class _Gaps:
+    """The first missing offset that is not an end of a known transaction."""
+
+    def __init__(self, start: int, no_records: Collection[int]) -> None:
+        """`start`: the first offset to expect; `no_records`: the offsets of ends of transactions."""
+        self._expected = start
+        self._no_records = no_records
+        self.first: int | None = None
+
+    def pass_to(self, offset: int) -> None:
+        """Note that nothing is between the last record and `offset`."""
+        if self.first is None:
+            self.first = next((each for each in range(self._expected, offset) if each not in self._no_records), None)
+        self._expected = max(self._expected, offset)
+
+    def take(self, batch: RecordBatch) -> None:
+        """Take the records of a batch."""
+        offsets = batch.offsets
+        if offsets[-1] - offsets[0] + 1 == len(offsets):
+            self.pass_to(offsets[0])
+            self._expected = offsets[-1] + 1
+            return
+        for offset in offsets:
+            self.pass_to(offset)
+            self._expected = offset + 1
+
+
+def lost_state(
+    consumer_of: Callable[[str], SystemConsumer],
+    state: CommittedRecords,
+    log: OffsetRange,
+    *,
+    deletions_kept: bool,
+) -> str | None:
+    """The reason why the records may differ from the commit's, None if they are the same.
+
+    `log`: the committed range now. `deletions_kept`: the commit is younger than `delete.retention.ms`. Over a snapshot
+    nothing may be missing: a deletion that was removed would leave the snapshot's entry.
+    """
+    ssp, start, last, no_records = state
+    if last < start:
+        return None
+    if log.oldest > start:
+        return f"changelog {ssp} begins at offset {log.oldest}: the records before it were deleted"
+    in_doubt: set[bytes | None] = set()
+    later = _Gaps(last + 1, no_records)
+    with closing(consumer_of(ssp.system)) as consumer:
+        for batch in scan(consumer, ssp, OffsetRange(last + 1, log.upcoming), SYSTEM_CLOCK):
+            later.take(batch)
+            in_doubt.update(batch.keys)
+    later.pass_to(log.upcoming)
+    gaps = _Gaps(start, no_records)
+    seen: set[bytes | None] = set()
+    written_twice = False
+    with closing(consumer_of(ssp.system)) as consumer:
+        for batch in scan(consumer, ssp, OffsetRange(start, min(last + 1, log.upcoming)), SYSTEM_CLOCK):
+            gaps.take(batch)
+            keys = set(batch.keys)
+            in_doubt -= keys
+            if not written_twice and len(seen) < _REMEMBERED:
+                written_twice = len(keys) < len(batch.keys) or not seen.isdisjoint(keys)
+                seen |= keys
+    gaps.pass_to(last + 1)
+    if gaps.first is None:
+        return None
+    if start:
+        return (
+            f"changelog {ssp}@{gaps.first} is missing between the snapshot, up to offset {start - 1}, and offset {last}"
+        )
+    if written_twice or (not in_doubt and (deletions_kept or later.first is None)):
+        return None
+    why = (
+        f"{len(in_doubt)} keys have records after it and none before" if in_doubt else "deletions after it have expired"
+    )
+    lost = f"compaction has gone past changelog {ssp}@{last}, the commit's last record"
+    return f"{lost}: offset {gaps.first} is missing, and {why}"

@@ -5,15 +5,25 @@ end.
 2. The inputs come from the replay's feed, once the stores are restored.
 3. The records that the container sends are kept here. No producer of the real system is ever made, and every call of an
    admin that changes something is refused.
+
+The order of the records within a partition is certain. The order across partitions is not recorded, but commits bound
+it: the records before a commit's positions were processed before the records after them. Between two commits the
+records come by their times, the smallest time among the next ones of all partitions first; at equal times by the
+partition's name.
 """
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from itertools import repeat
+from typing import NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.envelope import Headers
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import (
     OffsetRange,
     OutgoingColumns,
@@ -30,59 +40,132 @@ from samzapy.api.system import (
     SystemTraits,
 )
 from samzapy.checkpoint.factories import NoCheckpointManager
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure, ProducerError
-from samzapy.replay.feed import Feed
+from samzapy.replay.history import Place
 from samzapy.replay.recording import Recorder
+from samzapy.storage.changelog.reading import scan
 from samzapy.system.clients import system_factory
+
+Positions = Mapping[SystemStreamPartition, int]
+
+
+class Row(NamedTuple):
+    """One record of an input. `interval`: the number of commits between the base of the replay and the record."""
+
+    time_ms: int
+    ssp: SystemStreamPartition
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+    interval: int
+
+
+class Slice(NamedTuple):
+    """The records of a replay: from `starts`, through the positions of the commits in between, to the record `until`,
+    which is the last one. `ends`: where each partition ends."""
+
+    starts: Positions
+    commits: Sequence[Positions]
+    ends: Positions
+    until: Place
+
+    def rows(self, consumer_of: Callable[[str], SystemConsumer]) -> Generator[Row, None, None]:
+        """The records in order. Raises RestoreError if a partition yields no more records before its end."""
+        position = dict(self.starts)
+        for interval, bounds in enumerate((*self.commits, self.ends)):
+            parts = {
+                ssp: OffsetRange(start, min(bounds.get(ssp, start), self.ends[ssp])) for ssp, start in position.items()
+            }
+            with ExitStack() as stack:
+                sources = [
+                    _rows(stack.enter_context(closing(consumer_of(ssp.system))), ssp, part, interval)
+                    for ssp, part in sorted(parts.items())
+                    if part.oldest < part.upcoming
+                ]
+                for row in heapq.merge(*sources, key=_moment):
+                    if row.ssp == self.until.ssp and row.offset > self.until.offset:
+                        return
+                    yield row
+                    if (row.ssp, row.offset) == self.until:
+                        return
+            position = {ssp: max(start, parts[ssp].upcoming) for ssp, start in position.items()}
+
+
+def _moment(row: Row) -> tuple[int, SystemStreamPartition]:
+    return row.time_ms, row.ssp
+
+
+def _rows(consumer: SystemConsumer, ssp: SystemStreamPartition, part: OffsetRange, interval: int) -> Iterator[Row]:
+    for batch in scan(consumer, ssp, part, SYSTEM_CLOCK):
+        columns = (batch.timestamps, repeat(ssp), batch.offsets, batch.keys, batch.values)
+        headers = batch.headers or repeat(None, len(batch.offsets))
+        for row in zip(*columns, headers, repeat(interval), strict=False):
+            yield Row(*row)
+
+
+def batches_of(rows: Sequence[Row]) -> list[RecordBatch]:
+    """The rows as one poll has them: one batch a partition, in the order of their first records."""
+    by_ssp: dict[SystemStreamPartition, list[Row]] = {}
+    for row in rows:
+        by_ssp.setdefault(row.ssp, []).append(row)
+    found = []
+    for ssp, own in by_ssp.items():
+        times, _, offsets, keys, values, headers, _ = (list(column) for column in zip(*own, strict=True))
+        found.append(RecordBatch(ssp, offsets, keys, values, times, headers if any(headers) else None))
+    return found
 
 
 class Past:
     """The state that the clients of one replay share.
 
-    `ends`: the first offset of each changelog partition that is not part of the state. `read_from`: where the restore
-    has begun to read each of them; none for one that it has not read.
+    `ends`: the first offset of each changelog partition that is not part of the state; it grows with the replay's own
+    records. `read_from`: where the restore has begun to read each of them, without those that it has not read.
+    `feeds`: whether the inputs come from the replay now; before, only restores read.
     """
 
     def __init__(
-        self, ends: Mapping[SystemStreamPartition, int], feed: Feed, recorder: Recorder, *, from_empty: bool
+        self,
+        ends: Mapping[SystemStreamPartition, int],
+        inputs: frozenset[SystemStreamPartition],
+        recorder: Recorder,
+        *,
+        from_empty: bool,
     ) -> None:
         """`from_empty`: treat the changelogs as empty, whether they exist or not."""
-        self.from_empty = from_empty
-        self._changelogs = {ssp.system_stream for ssp in ends}
-        self._ends = dict(ends)
-        self.feed = feed
+        self.ends = dict(ends)
+        self.inputs = inputs
         self.recorder = recorder
+        self.from_empty = from_empty
         self.read_from: dict[SystemStreamPartition, int] = {}
-        #: Whether the inputs come from the feed now; before, only restores read.
         self.feeds = False
+        self._offered: list[RecordBatch] = []
+        self._positions: dict[SystemStreamPartition, int] = {}
 
     def factory_of(self, settings: SystemSettings) -> SystemFactory:
         """The factory of a system's clients."""
         return PastFactory(system_factory(settings), self)
 
-    @property
-    def changelogs(self) -> Iterable[SystemStreamPartition]:
-        """The changelog partitions of the task."""
-        return self._ends.keys()
+    def offer(self, rows: Sequence[Row]) -> None:
+        """Give these records to the next poll."""
+        self._offered = batches_of(rows)
 
-    def end(self, ssp: SystemStreamPartition) -> int | None:
-        """The end of a changelog partition, behind the replay's own records. None for any other stream."""
-        return self._ends.get(ssp)
+    def poll(self, system: str) -> list[RecordBatch]:
+        """The offered batches of a system, once."""
+        batches = [batch for batch in self._offered if batch.ssp.system == system]
+        self._offered = [batch for batch in self._offered if batch.ssp.system != system]
+        self._positions.update({batch.ssp: batch.offsets[-1] + 1 for batch in batches})
+        return batches
 
-    def is_changelog(self, stream: SystemStream) -> bool:
-        """Whether the stream is a changelog of the task."""
-        return stream in self._changelogs
+    def position(self, ssp: SystemStreamPartition, start: int) -> int:
+        """The offset after the last polled record, `start` before the first."""
+        return self._positions.get(ssp, start)
 
-    def empty_partitions(self, stream: SystemStream) -> int:
-        """The number of partitions of a changelog that is treated as empty; 0 for any other stream."""
-        return max(
-            (ssp.partition + 1 for ssp in self._ends if self.from_empty and ssp.system_stream == stream), default=0
-        )
-
-    def append(self, ssp: SystemStreamPartition, count: int) -> int:
-        """Give the next offsets to `count` records of the replay; returns the last one."""
-        self._ends[ssp] += count
-        return self._ends[ssp] - 1
+    def append(self, ssp: SystemStreamPartition) -> int:
+        """The offset of one more record of the replay in a changelog."""
+        self.ends[ssp] += 1
+        return self.ends[ssp] - 1
 
 
 class PastFactory(SystemFactory):
@@ -122,29 +205,29 @@ class PastConsumer(SystemConsumer):
         self._starts[ssp] = offset
 
     def start(self) -> None:
-        if self._past.feeds and self._starts.keys() <= self._past.feed.ssps:
+        if self._past.feeds and self._starts.keys() <= self._past.inputs:
             return
         self._real = self._make()
         for ssp, offset in self._starts.items():
             self._real.register(ssp, offset)
-            if self._past.end(ssp) is not None:
+            if ssp in self._past.ends:
                 self._past.read_from.setdefault(ssp, offset)
         self._real.start()
 
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
         if self._real is None:
-            return self._past.feed.take(self._system)
+            return self._past.poll(self._system)
         return [part for batch in self._real.poll(timeout_s, max_records) if (part := self._before_end(batch))]
 
     def _before_end(self, batch: RecordBatch) -> RecordBatch | None:
-        end = self._past.end(batch.ssp)
+        end = self._past.ends.get(batch.ssp)
         if end is None or batch.offsets[-1] < end:
             return batch
         count = bisect_left(batch.offsets, end)
         return batch.part(0, count) if count else None
 
     def position(self, ssp: SystemStreamPartition) -> int:
-        return self._past.feed.position(ssp, self._starts[ssp]) if self._real is None else self._real.position(ssp)
+        return self._past.position(ssp, self._starts[ssp]) if self._real is None else self._real.position(ssp)
 
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
         if self._real is not None:
@@ -170,42 +253,34 @@ class PastAdmin(SystemAdmin):
         self._system = system
         self._real = real
         self._past = past
-        self._beginnings: dict[SystemStreamPartition, int] = (
-            dict.fromkeys(past.changelogs, 0) if past.from_empty else {}
-        )
+        self._beginnings = dict.fromkeys(past.ends, 0) if past.from_empty else {}
         self.upcoming_goes_back = real.upcoming_goes_back
 
     def describe(self, stream: str) -> StreamDescription | None:
-        return self._empty(stream) or self._real.describe(stream)
+        return self.describe_all([stream])[stream]
 
     def describe_all(self, streams: Iterable[str]) -> dict[str, StreamDescription | None]:
-        empty = {stream: self._empty(stream) for stream in streams}
-        return empty | self._real.describe_all([stream for stream, found in empty.items() if found is None])
-
-    def _empty(self, stream: str) -> StreamDescription | None:
-        """The description of a changelog without records, None for any other stream."""
-        partitions = self._past.empty_partitions(SystemStream(self._system, stream))
-        if not partitions:
-            return None
-        return StreamDescription(stream, partitions, "", {"cleanup.policy": "compact"})
+        empty: dict[str, StreamDescription | None] = {}
+        for system, stream, partition in sorted(self._past.ends) if self._past.from_empty else ():
+            if system == self._system:
+                empty[stream] = StreamDescription(stream, partition + 1, "", {"cleanup.policy": "compact"})
+        named = list(streams)
+        real = self._real.describe_all([stream for stream in named if stream not in empty])
+        return {stream: empty.get(stream) or real[stream] for stream in named}
 
     def list_streams(self) -> list[str]:
         return self._real.list_streams()
 
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
-        requested = list(ssps)
+        requested, ends = list(ssps), self._past.ends
         # Every commit asks for the changelogs, so the system is asked once.
-        found = (
-            self._real.offsets(unknown)
-            if (unknown := [ssp for ssp in requested if ssp not in self._beginnings])
-            else {}
-        )
-        self._beginnings.update((ssp, log.oldest) for ssp, log in found.items() if self._past.end(ssp) is not None)
-        return {ssp: self._cut(ssp, found) for ssp in requested}
-
-    def _cut(self, ssp: SystemStreamPartition, found: Mapping[SystemStreamPartition, OffsetRange]) -> OffsetRange:
-        end = self._past.end(ssp)
-        return found[ssp] if end is None else OffsetRange(min(self._beginnings[ssp], end), end)
+        unknown = [ssp for ssp in requested if ssp not in self._beginnings]
+        logs = self._real.offsets(unknown) if unknown else {}
+        self._beginnings.update((ssp, log.oldest) for ssp, log in logs.items() if ssp in ends)
+        return {
+            ssp: OffsetRange(min(self._beginnings[ssp], ends[ssp]), ends[ssp]) if ssp in ends else logs[ssp]
+            for ssp in requested
+        }
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         return self._real.offsets_at(ssps, time_ms)
@@ -214,14 +289,10 @@ class PastAdmin(SystemAdmin):
         return self._real.limits()
 
     def create(self, spec: StreamSpec) -> bool:
-        raise _refused(f"creating stream '{spec.stream}'")
+        raise EnvironmentFailure(f"a replay changes nothing: creating stream '{spec.stream}' is refused")
 
     def close(self) -> None:
         self._real.close()
-
-
-def _refused(what: str) -> EnvironmentFailure:
-    return EnvironmentFailure(f"a replay changes nothing: {what} is refused")
 
 
 class RecordingProducer(SystemProducer):
@@ -234,17 +305,14 @@ class RecordingProducer(SystemProducer):
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         for record in records:
-            if not self._past.is_changelog(SystemStream(self._system, record.stream)):
+            ssp = SystemStreamPartition(self._system, record.stream, record.partition or 0)
+            if ssp in self._past.ends:
+                self._last[ssp] = self._past.append(ssp)
+            else:
                 self._past.recorder.sent(self._system, record)
-            elif record.partition is not None:
-                self._append(record.stream, record.partition, 1)
 
     def send_columns(self, columns: OutgoingColumns) -> None:
         self.send(list(columns.records()))
-
-    def _append(self, stream: str, partition: int, count: int) -> None:
-        ssp = SystemStreamPartition(self._system, stream, partition)
-        self._last[ssp] = self._past.append(ssp, count)
 
     def flush(self, timeout_s: float = 60.0) -> None:
         """Do nothing: records are kept at once."""

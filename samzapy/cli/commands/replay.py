@@ -15,9 +15,7 @@ from samzapy.cli.output import table
 if TYPE_CHECKING:
     from samzapy.config.job import JobConfig
     from samzapy.errors import SamzapyError
-    from samzapy.replay.plan import Plan
-    from samzapy.replay.recording import Difference, Step
-    from samzapy.replay.user_class import Debugger
+    from samzapy.replay.recording import Step
 
 _COLUMNS = ("at", "what", "where", "key", "value")
 
@@ -34,22 +32,15 @@ _COLUMNS = ("at", "what", "where", "key", "value")
 @click.option("--from-empty", is_flag=True, help="Start at --from with empty stores, not with the state of a commit.")
 @click.option("--pdb", "at_failures", is_flag=True, help="Open the debugger at each failure.")
 @click.option("--break", "before", is_flag=True, help="Open the debugger before the last message is processed.")
-@click.option("--diff", "other", metavar="FILE.py:CLASS", help="Compare with this version of the task's class.")
 @click.option("--json", "as_json", is_flag=True, help="Print lines of JSON.")
 def replay(config: JobConfig, **given: Any) -> None:
     """Process messages of one task again, with its state of that time, and print its outputs and changes of state.
 
     The command rebuilds the state of the last commit before --from (else --until) in a temporary folder. It sends
-    nothing and writes to no topic. The job may be running. The exit code is 1 if a failure ends the replay, and with
-    --diff if the two versions differ.
+    nothing and writes to no topic. The job may be running. The exit code is 1 if a failure ends the replay.
     """
     if given["as_json"] and (given["at_failures"] or given["before"]):
         raise click.UsageError("--json cannot be combined with the debugger (--pdb, --break)")
-    if given["other"] and (given["at_failures"] or given["before"]):
-        raise click.UsageError(
-            "--diff cannot be combined with the debugger: replay one version at a time, the other with -c "
-            "task.class=..."
-        )
     lines = sys.stdout if given["as_json"] else None
     # Prints of the user's code do not belong between lines of JSON.
     with nullcontext() if lines is None else redirect_stdout(sys.stderr):
@@ -60,12 +51,13 @@ def replay(config: JobConfig, **given: Any) -> None:
 
 
 def _replay(config: JobConfig, given: dict[str, Any], lines: TextIO | None) -> SamzapyError | None:
-    """Plan and run it; return the failure or difference that is the command's answer. `lines`: where lines of JSON go;
-    None for a table on standard output."""
+    """Plan and run it; return the failure that has ended it. `lines`: where lines of JSON go; None for a table on
+    standard output."""
     from samzapy.admin.job_check import resolved
     from samzapy.admin.user_code import check_task_class, make_importable
+    from samzapy.replay.attempt import opened_replay
     from samzapy.replay.plan import Request, plan_replay
-    from samzapy.replay.user_class import NoDebugger, Pdb
+    from samzapy.serializers import as_json
 
     config = resolved(config)
     make_importable(config)
@@ -74,84 +66,23 @@ def _replay(config: JobConfig, given: dict[str, Any], lines: TextIO | None) -> S
     planned = plan_replay(config, request)
     for line in (*planned.about, *(f"note: {item}" for item in planned.unknown)):
         click.echo(line, err=True)
-    stops = given["at_failures"] or given["before"]
-    debugger = Pdb(at_failures=given["at_failures"]) if stops else NoDebugger()
-    if given["other"]:
-        return _compare(config, planned, given["other"], lines)
-    return _show(config, planned, debugger, lines, before=given["before"])
-
-
-def _show(
-    config: JobConfig, planned: Plan, debugger: Debugger, lines: TextIO | None, *, before: bool
-) -> SamzapyError | None:
-    from samzapy.replay.session import Replay
-
-    stop = planned.slice.until if before else None
     rows: list[tuple[object, ...]] = []
-    with Replay(config, planned, debugger=debugger, stop=stop) as session:
-        for line in session.restored:
-            click.echo(line, err=True)
+    stop = planned.slice.until if given["before"] else None
+    with opened_replay(config, planned, at_failures=given["at_failures"], stop=stop) as session:
+        for name, result in sorted(session.restored.items()):
+            store = planned.stores.get(name)
+            upto = f" of {store.changelog} up to offset {store.last}" if store is not None and store.last >= 0 else ""
+            click.echo(f"store {name}: {result.source}, {result.records:,} records{upto}", err=True)
         for step in session.steps():
             if lines is not None:
-                _print_json(lines, step.to_json())
+                click.echo(as_json(step.to_json()), file=lines)
             else:
                 rows += _rows(step)
         if lines is None:
             table(f"Replay of {planned.task.name}", _COLUMNS, rows)
         if session.stopped_by_task:
             click.echo("the task has asked for a shutdown before the last message", err=True)
-        return session.failure
-
-
-def _compare(config: JobConfig, planned: Plan, other: str, lines: TextIO | None) -> SamzapyError | None:
-    from samzapy.errors import SamzapyError
-    from samzapy.replay.recording import differences
-    from samzapy.replay.session import Replay
-    from samzapy.replay.user_class import other_version
-
-    versions = (None, other_version(other))
-    result: list[list[Step]] = []
-    for number, kind in enumerate(versions):
-        with Replay(config, planned, kind) as session:
-            for line in session.restored if not number else ():
-                click.echo(line, err=True)
-            result.append(list(session.steps()))
-    count = 0
-    rows: list[tuple[object, ...]] = []
-    for count, item in enumerate(differences(*result), 1):  # noqa: B007  # the last one counts
-        if lines is not None:
-            _print_json(lines, {"at": item.at, "before": _json(item.before), "after": _json(item.after)})
-        else:
-            rows += _sides(item)
-    if rows:
-        table(f"Differences of {config.task.task_class} (-) and {other} (+)", _COLUMNS, rows)
-    if count:
-        return SamzapyError(f"the two versions differ in {count} of {max(map(len, result))} steps")
-    click.echo(f"the two versions do the same in {len(result[0])} steps", err=True)
-    return None
-
-
-def _json(step: Step | None) -> dict[str, Any] | None:
-    return None if step is None else step.to_json()
-
-
-def _print_json(lines: TextIO, value: dict[str, Any]) -> None:
-    from samzapy.serializers import as_json
-
-    click.echo(as_json(value), file=lines)
-
-
-def _sides(result: Difference) -> Iterator[tuple[object, ...]]:
-    """The effects that only one side has."""
-    sides = [list(_effects(step)) if step is not None else [] for step in (result.before, result.after)]
-    at: object = result.at
-    for sign, own, others in (("-", *sides), ("+", *sides[::-1])):
-        for effect in own:
-            if effect not in others:
-                yield (at, f"{sign} {effect[0]}", *effect[1:])
-                at = ""
-    if at:
-        yield at, "", "", "", "the same, in another order"
+    return session.failure
 
 
 def _rows(step: Step) -> Iterator[tuple[object, ...]]:

@@ -12,8 +12,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.replay.attempt import opened_replay
 from samzapy.replay.plan import Request, plan_replay
-from samzapy.replay.session import Replay
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -62,7 +62,7 @@ class KafkaJob:
         return ends, sorted(each.group_id for each in groups.valid)
 
     def replay(self, place, **given):
-        with Replay(self.config, plan_replay(self.config, Request(str(place), **given))) as replay:
+        with opened_replay(self.config, plan_replay(self.config, Request(str(place), **given))) as replay:
             before = counted(replay)
             steps = list(replay.steps())
             return before, steps, counted(replay), replay.failure

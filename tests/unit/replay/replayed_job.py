@@ -11,8 +11,8 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.api.task import CoroutineTask, InitableTask, StreamTask, WindowableTask
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
+from samzapy.replay.attempt import opened_replay
 from samzapy.replay.plan import Request, plan_replay
-from samzapy.replay.session import Replay
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -46,15 +46,6 @@ class Counting(InitableTask):
 class CountingTask(Counting, StreamTask):
     def process(self, envelope, collector, coordinator):
         self.count(envelope, collector, coordinator)
-
-
-class DoublingTask(Counting, StreamTask):
-    """Another version, that counts `/b` twice."""
-
-    def process(self, envelope, collector, coordinator):
-        self.count(envelope, collector, coordinator)
-        if envelope.key == "/b" and not envelope.message.get("delete"):
-            self.counts.put("/b", self.counts.get("/b") + 1)
 
 
 class CountingCoroutine(Counting, CoroutineTask):
@@ -152,18 +143,18 @@ class ReplayedJob:
 
     def replay(self, until, **given):
         """The steps, and the entries of the store at the end."""
-        with Replay(self.config, self.plan(until, **given)) as replay:
+        with opened_replay(self.config, self.plan(until, **given)) as replay:
             steps = list(replay.steps())
             return steps, counted(replay), replay
 
     def replay_only(self, until, **given):
         """As `replay`, of a job without the store of counts."""
-        with Replay(self.config, self.plan(until, **given)) as replay:
+        with opened_replay(self.config, self.plan(until, **given)) as replay:
             return list(replay.steps()), {}, replay
 
     def state(self, until, **given):
         """The entries of the store as of the commit that a replay begins with."""
-        with Replay(self.config, self.plan(until, **given)) as replay:
+        with opened_replay(self.config, self.plan(until, **given)) as replay:
             return counted(replay)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.replay.evidence import CommittedRecords, lost_state
+from samzapy.replay.history import CommittedRecords, lost_state
 from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 
 SSP = SystemStreamPartition("mem", "log", 0)

@@ -1,4 +1,4 @@
-"""`samzapy replay`: its output, its exit codes, the debugger, and two versions of a task side by side."""
+"""`samzapy replay`: its output, its exit codes, and the debugger."""
 
 import json
 import os
@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import replayed_job
 from click.testing import CliRunner
 
 from samzapy.cli.main import cli
 from samzapy.errors import RestoreStalled, RetriableError
-from samzapy.replay.user_class import other_version
 
 
 @pytest.fixture
@@ -71,12 +69,10 @@ def test_prints_of_the_users_code_are_not_between_the_lines_of_json(replay):
         "    def init(self, context):\n        print('init')\n        super().init(context)\n\n"
         "    def close(self):\n        print('close')\n"
     )
-    for arguments in (["-c", "task.class=talking:Talking"], ["--diff", "talking:Talking"]):
-        sys.modules.pop("talking", None)
-        code, output, errors = replay("--until", "2", "--json", *arguments)
-        assert code == 0
-        assert all(isinstance(json.loads(line), dict) for line in output.splitlines())
-        assert {"imported", "init", "close"} <= set(errors.splitlines())
+    code, output, errors = replay("--until", "2", "--json", "-c", "task.class=talking:Talking")
+    assert code == 0
+    assert all(isinstance(json.loads(line), dict) for line in output.splitlines())
+    assert {"imported", "init", "close"} <= set(errors.splitlines())
 
 
 def test_a_replay_that_does_not_fail_has_exit_code_0(replay):
@@ -107,70 +103,15 @@ def test_the_debugger_opens_before_the_last_message(replay):
     assert code == 0
 
 
-@pytest.fixture
-def version(tmp_path):
-    """Writes another version of the task; returns what `--diff` takes."""
-
-    def write(body):
-        text = "from replayed_job import *\n\nclass Other(Counting, StreamTask):\n"
-        text += "    def process(self, envelope, collector, coordinator):\n" + body
-        (tmp_path / "other.py").write_text(text)
-        return f"{tmp_path}/other.py:Other"
-
-    return write
-
-
-def test_a_version_that_does_the_same_has_exit_code_0(replay, version):
-    same = version("        self.count(envelope, collector, coordinator)\n")
-    code, output, errors = replay("--until", "2", "--from-empty", "--from", "0", "--diff", same)
-    assert (code, output) == (0, "")
-    assert "the two versions do the same in 3 steps" in errors
-
-
-def test_a_version_that_differs_is_shown_with_its_differences(replay, version):
-    other = version(
-        "        self.count(envelope, collector, coordinator)\n"
-        "        if envelope.key == '/b':\n"
-        "            self.counts.put('/b', self.counts.get('/b') + 10)\n"
-    )
-    code, output, errors = replay("--until", "2", "--diff", other)
-    rows = [" ".join(line.split()) for line in output.splitlines()]
-    assert code == 1
-    assert rows[2:4] == ["local.in[0]@2 - state counts /b 1 -> 2", "+ state counts /b 1 -> 12"]
-    assert errors.splitlines()[-1] == "error: the two versions differ in 1 of 1 steps"
-    code, output, _ = replay("--until", "2", "--diff", other, "--json")
-    found = json.loads(output)
-    assert code == 1
-    assert [found[side]["changes"][0]["after"] for side in ("before", "after")] == [2, 12]
-
-
 @pytest.mark.parametrize("failure", [RetriableError("the leader is away"), RestoreStalled("no records")])
-@pytest.mark.parametrize("step", ["samzapy.replay.plan.plan_replay", "samzapy.replay.session.Replay.steps"])
-@pytest.mark.parametrize("diff", [(), ("--diff", f"{replayed_job.__name__}:DoublingTask")])
-def test_a_system_that_fails_is_not_taken_for_the_answer(replay, monkeypatch, failure, step, diff):
+@pytest.mark.parametrize("step", ["samzapy.replay.plan.plan_replay", "samzapy.replay.attempt.Replay.steps"])
+def test_a_system_that_fails_is_not_taken_for_the_answer(replay, monkeypatch, failure, step):
     def fails(*_):
         raise failure
 
     monkeypatch.setattr(step, fails)
-    code, _, errors = replay("--until", "2", *diff)
+    code, _, errors = replay("--until", "2")
     assert (code, errors.splitlines()[-1]) == (3, f"error: {failure}")
-
-
-def test_a_version_that_repairs_the_failure_is_a_difference(replay, version):
-    other = version(
-        "        if not envelope.message.get('bad'):\n            self.count(envelope, collector, coordinator)\n"
-    )
-    code, output, _ = replay("--until", "3", "--diff", other)
-    assert code == 1
-    assert "- failed" in output
-
-
-def test_a_version_in_batches_is_compared_as_a_whole(replay):
-    arguments = ("--until", "2", "--from-empty", "--from", "0", "--diff")
-    assert replay(*arguments, f"{replayed_job.__name__}:CountingBatches")[0] == 0
-    code, output, _ = replay(*arguments, f"{replayed_job.__name__}:DoublingTask")
-    assert code == 1
-    assert "local.in[0]@1" in output
 
 
 def one_error(found):
@@ -180,24 +121,11 @@ def one_error(found):
     return code, lines[0]
 
 
-def test_bad_arguments_are_one_line_each(replay, tmp_path):
+def test_bad_arguments_are_one_line_each(replay):
     assert one_error(replay("--until", "x"))[0] == 2
     assert one_error(replay("--until", "9"))[0] == 3
     assert one_error(replay("--until", "3", "--task", "Partition 9"))[0] == 2
     assert one_error(replay("--until", "3", "--json", "--pdb"))[0] == 2
-    assert one_error(replay("--until", "3", "--diff", "x", "--pdb"))[0] == 2
-    code, line = one_error(replay("--until", "3", "--diff", "nowhere.py:Task"))
-    assert (code, line) == (2, "error: --diff: there is no file nowhere.py, got 'nowhere.py:Task'")
-    (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
-    code, line = one_error(replay("--until", "3", "--diff", f"{tmp_path}/broken.py:Task"))
-    assert code == 2
-    assert "cannot be imported (ModuleNotFoundError" in line
-
-
-def test_another_version_from_a_file_is_a_class_of_its_own(version):
-    path = version("        pass\n")
-    assert other_version(path) is not other_version(path)
-    assert issubclass(other_version(path), replayed_job.Counting)
 
 
 def test_typed_messages_are_decoded_to_their_class(new_job):

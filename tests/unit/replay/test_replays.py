@@ -7,7 +7,7 @@ import pytest
 from replayed_job import counted
 
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, TaskFailed
-from samzapy.replay.session import Replay
+from samzapy.replay.attempt import opened_replay
 
 
 def page(number):
@@ -251,7 +251,7 @@ def test_the_scratch_folder_is_removed(ran, tmp_path, monkeypatch):
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    with Replay(ran.config, ran.plan(3)) as replay:
+    with opened_replay(ran.config, ran.plan(3)) as replay:
         assert list((tmp_path / "tmp").iterdir())
         assert counted(replay) == {}
     assert not list((tmp_path / "tmp").iterdir())

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from samzapy.api.stream import SystemStream
 from samzapy.api.task import InitableTask, StreamTask
 
 
@@ -11,6 +12,7 @@ class View(msgspec.Struct):
 
 class TypedTask(StreamTask[str, View], InitableTask):
     def init(self, context):
+        assert context.task.message_type(SystemStream("local", "in")) is View
         self.counts = context.get_store("counts")
 
     def process(self, envelope, collector, coordinator):
