@@ -23,7 +23,7 @@ _TOPICS = {
     "Tables of a database as streams": r"(systems|streams)\.\{\w+\}\.database",
     "Serdes and schema registries": r"serializers\.",
     "Stores": r"stores\.",
-    "Stores: changelog and access log": r"stores\.\{store\}\.(changelog|accesslog)",
+    "Stores: changelog": r"stores\.\{store\}\.changelog",
     "Stores: filled from streams": r"stores\.\{store\}\.(side|restore\.inputs)",
     "Stores: snapshots": r"stores\.\{store\}\.backup",
     "Stores: RocksDB": r"stores\.\{store\}\.(rocksdb|container)",

@@ -13,7 +13,6 @@ from samzapy.api.stream import SystemStream
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import TOPIC_STATE_CHECKPOINTS
 from samzapy.config.reading.reader import Reader
-from samzapy.config.stores.changelogs import access_log_stream
 
 
 def checkpoint_topic(job_name: str, job_id: str) -> str:
@@ -57,9 +56,6 @@ def never_inputs(config: JobConfig) -> Mapping[SystemStream, str]:
         stream: f"{key} names it"
         for stream, key in (*_fillers(config), *_reported(config), *_outputs(config.resolved, config))
     }
-    for store in config.stores.values():
-        if store.changelog is not None and store.access_log_percent is not None:
-            result[access_log_stream(store.changelog)] = f"the access log of store '{store.name}'"
     return result | dict(own_streams(config))
 
 
@@ -87,9 +83,6 @@ def _other_uses(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStrea
         yield stream, f"{key} names it too"
     for stream, what in _checkpoints(config):
         yield stream, f"it is {what}"
-    for store in config.stores.values():
-        if store.changelog is not None and store.access_log_percent is not None:
-            yield access_log_stream(store.changelog), f"it is the access log of store '{store.name}'"
 
 
 def _named(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:

@@ -43,6 +43,7 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
         r"stores\.(.+\.)?(backup|restore)\.factories",
         "stores.X.changelog and stores.X.backup.path say where state is kept",
     ),
+    (r"stores\.(.+\.)?accesslog\..*", "calls of a store are not logged"),
     (r"metrics\.timer\..*", "timers are always on"),
 )
 _REFUSED: tuple[tuple[str, str], ...] = (

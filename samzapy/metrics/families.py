@@ -179,7 +179,6 @@ _STORE: Mapping[str, Family] = {
     "changelog-offset": gauge("store_changelog_offset", "Offset of the last changelog record written by a commit."),
     "changelog-bytes": counter("store_changelog_written_bytes", "Keys and values that commits appended to changelogs."),
     "ignored-large-messages": counter("store_large_values_dropped", "Writes dropped because their value is too large."),
-    "access-log-lost": counter("store_access_log_lost", "Records of the access log that were lost."),
     "expired-removed": counter("store_expired", "Expired entries removed."),
     "messages-restored": gauge("store_restored_records", "Changelog records read at the start."),
     "messages-bytes": gauge("store_restored_bytes", "Size of the changelog records read at the start."),

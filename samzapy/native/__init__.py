@@ -5,7 +5,7 @@ imported:
 
     consumed records as columns        samzapy/system/kafka/fetching.py
     records into librdkafka's queue    samzapy/system/kafka/queue.py
-    entries of an object cache         samzapy/storage/kv/cache/entries.py
+    entries of an object cache         samzapy/storage/kv/entries.py
 
 `SAMZAPY_NATIVE=0` in the environment chooses Python everywhere.
 """

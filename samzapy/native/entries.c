@@ -1,6 +1,6 @@
 /* The entries of an object cache, and the calls of a task that find their key in it.
 
-   `NativeEntries` holds what samzapy/storage/kv/cache/entries.py describes, under the same names. Its `get` and `put` do
+   `NativeEntries` holds what samzapy/storage/kv/entries.py describes, under the same names. Its `get` and `put` do
    what the ones there do for a key of the usual type that is held; everything else they leave to Python:
 
    - `_get_unusual(key)`, `_put_unusual(key, value)`: keys of other types, and None

@@ -59,13 +59,12 @@ _NEVER_MS = 2**53
 
 def scratch_job(job: JobConfig, folder: Path) -> JobConfig:
     """The job with its files below `folder`, and without the settings that a replay replaces: commits, orders among
-    inputs, pauses of retries, waits of batches, snapshots, access logs, reporters."""
+    inputs, pauses of retries, waits of batches, snapshots, reporters."""
     task = job.task
     errors = {stage: replace(policy, backoff_ms=0) for stage, policy in task.errors.policies.items()}
     stores = {
         name: replace(
             store,
-            access_log_percent=None,
             clean_on_start=False,
             backup=None if store.backup is None else replace(store.backup, interval_ms=_NEVER_MS),
         )

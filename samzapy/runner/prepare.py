@@ -60,7 +60,7 @@ from samzapy.job.transactions import transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob, Restart, StartableJob
 from samzapy.runner.folders import check_folders
 from samzapy.runner.handover import Handover
-from samzapy.storage.changelog.topic import access_log_spec, changelog_spec, check_described, vanished
+from samzapy.storage.changelog.topic import changelog_spec, check_described, vanished
 from samzapy.storage.engines import check_checkpoints, make_ready
 from samzapy.system.clients import KnownStreams, SystemClients, load_factory
 
@@ -291,10 +291,10 @@ class _CheckedJob(StartableJob):
         return clocks, missing
 
     def _create(self, missing: Collection[SystemStream], partitions: int) -> None:
-        """Create the `missing` changelogs, and the streams of metrics and access logs."""
+        """Create the `missing` changelogs, and the streams of metrics."""
         logged = _logged(self.config)
         specs = {stream: changelog_spec(logged[stream], partitions) for stream in missing}
-        self._clients.create(specs | _further_streams(self.config, partitions))
+        self._clients.create(specs | _further_streams(self.config))
         self._streams.look(missing)
         for stream in missing:
             created = self._streams(stream)
@@ -330,14 +330,10 @@ def _logged(config: JobConfig) -> dict[SystemStream, StoreConfig]:
     return {store.changelog: store for store in config.stores.values() if store.changelog}
 
 
-def _further_streams(config: JobConfig, partitions: int) -> dict[SystemStream, StreamSpec]:
-    """The streams of metrics and of access logs."""
+def _further_streams(config: JobConfig) -> dict[SystemStream, StreamSpec]:
+    """The streams of metrics."""
     reported = [each.stream for each in config.metrics_reporters if each.stream]
-    found = {stream: new_stream(config.systems[stream.system], stream.stream, 1, LOG) for stream in reported}
-    for changelog, store in _logged(config).items():
-        if spec := access_log_spec(config.systems[changelog.system], store, partitions):
-            found[SystemStream(changelog.system, spec.stream)] = spec
-    return found
+    return {stream: new_stream(config.systems[stream.system], stream.stream, 1, LOG) for stream in reported}
 
 
 def _covers(claim: Claim, job_name: str, model: JobModel) -> bool:

@@ -28,7 +28,7 @@ from samzapy.storage.changelog.topic import (
     max_record_bytes,
 )
 from samzapy.storage.engines import StoreEngine, entry_serde_names, entry_serdes
-from samzapy.storage.kv.cache.budget import CacheBudget
+from samzapy.storage.kv.cache_budget import CacheBudget
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local.files import LocalStore, LocalStores, take_over_standby

@@ -12,7 +12,6 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, SystemProducer, change_columns
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.changelogs import access_log_stream
 from samzapy.config.stores.store import LocalFiles
 from samzapy.errors import StoreError
 from samzapy.storage.backup import StoreBackup
@@ -177,13 +176,8 @@ class TaskStore:
         """Whether it is read-only for the task."""
         return self.filling is not None and self.filling.followed
 
-    @property
-    def has_records(self) -> bool:
-        """Whether a commit has anything to send for this store."""
-        return bool(self.stack.uncommitted.changes) or self.stack.store.logs_calls
-
     def send_changes(self, producer: SystemProducer) -> None:
-        """Queue one changelog record per changed key, and the access log's records."""
+        """Queue one changelog record per changed key."""
         changelog = self.changelog
         if changelog is None:
             return
@@ -192,9 +186,6 @@ class TaskStore:
             producer.send(_timed_records(changelog, changes))
         elif changes:
             producer.send_columns(change_columns(changelog.stream, changelog.partition, changes.items()))
-        if calls := self.stack.store.take_calls():
-            stream = access_log_stream(changelog.system_stream).stream
-            producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
 
     def acknowledged_offset(self, last_of: Callable[[SystemStreamPartition], int | None]) -> int:
         """The changelog offset of this commit: the last acknowledged record's, or the previous one if nothing

@@ -71,7 +71,7 @@ class TaskStores:
         """Queue one changelog record per changed key of every store that has a changelog."""
         with self._poisoned_by_failure():
             for held in self._held.values():
-                if held.changelog is not None and held.has_records:
+                if held.changelog is not None and held.stack.uncommitted.changes:
                     held.send_changes(producer_of(held.changelog.system))
 
     def changed(self) -> Iterator[SystemStreamPartition]:

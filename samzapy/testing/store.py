@@ -20,7 +20,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.serializers import task_serdes
 from samzapy.storage.changelog.restore import RestoreResult
-from samzapy.storage.changelog.topic import access_log_spec, ensure_changelog
+from samzapy.storage.changelog.topic import ensure_changelog
 from samzapy.storage.engines import load_engines
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import StoreOpener, TaskSettings
@@ -56,9 +56,6 @@ def open_store(
     system = ChangelogSystem.of(changelogs)
     if store.changelog is not None:
         ensure_changelog(system.admin, store, 1)
-        access_log = access_log_spec(system.settings, store, 1)
-        if access_log is not None:
-            system.admin.create(access_log)
     begin = partial(
         begin_task_stores,
         alone,

@@ -413,7 +413,7 @@ _END = "tests/unit/storage/changelog/test_changelog_end.py"
 
 _COMMITS: tuple[Mutant, ...] = (
     Mutant(
-        "samzapy/storage/kv/ordered.py",
+        "samzapy/storage/kv/uncommitted.py",
         "        if value is not None:\n            yield key, value\n",
         "        if value:\n            yield key, value\n",
         ("tests/property/storage/test_store_machine.py",),
@@ -552,7 +552,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/unit/admin/test_take_over.py",),
     ),
     Mutant(
-        "samzapy/storage/kv/cache/cached.py",
+        "samzapy/storage/kv/cached.py",
         "self._serialize(*self._changes())",
         "self._serialize(list(self._dirty), [self._held[each] for each in self._dirty], range(len(self._dirty)))",
         ("tests/property/storage/test_order_of_changes.py",),
@@ -570,13 +570,13 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/property/storage/test_order_of_changes.py",),
     ),
     Mutant(
-        "samzapy/storage/kv/cache/cached.py",
+        "samzapy/storage/kv/cached.py",
         "if len(dirty) < patience and len(held) - len(dirty) >= room:",
         "if len(dirty) < patience:",
         ("tests/property/storage/test_cache_room.py",),
     ),
     Mutant(
-        "samzapy/storage/kv/cache/budget.py",
+        "samzapy/storage/kv/cache_budget.py",
         "free = each.free if each is cache else each.give_back",
         "free = each.free",
         (
@@ -584,7 +584,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "samzapy/storage/kv/cache/cached.py",
+        "samzapy/storage/kv/cached.py",
         "return FACTOR * bytes_of_some * len(dirty) > len(some) * (self._budget.max_bytes // _COMMITTED)",
         "return False",
         ("tests/unit/storage/kv/test_cache_budget.py",),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.reading.classes import USER_CLASS
-from samzapy.config.reading.keys import BOOLEAN, LIST, integer, key
+from samzapy.config.reading.keys import LIST, integer, key
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
 from samzapy.config.streams.stream import StreamNames, check_system, parse_partitions
@@ -15,7 +15,7 @@ from samzapy.config.streams.stream import StreamNames, check_system, parse_parti
 
 @dataclass(frozen=True)
 class ChangelogKeys:
-    """Settings of the changelog's topic, and of its access log."""
+    """Settings of the changelog's topic."""
 
     min_compaction_lag_ms: int | None = key(
         "stores.{store}.changelog.min.compaction.lag.ms",
@@ -33,11 +33,6 @@ class ChangelogKeys:
         otherwise=("systems.{system}.default.stream.max.message.bytes",),
     )
     """Largest record of the changelog."""
-    access_log: bool = key("stores.{store}.accesslog.enabled", BOOLEAN, False)
-    """Whether to log calls of the store, except all and prefix, to the stream CHANGELOG-access-log, each with its
-    operation, keys and duration. Needs a changelog."""
-    access_log_percent: int = key("stores.{store}.accesslog.sampling.ratio", integer(0, 100), 50)
-    """Percentage of the calls to log."""
 
 
 def parse_changelog(
@@ -94,18 +89,6 @@ def _check_policy(reader: Reader, prefix: str, topic: Masked, ttl_ms: int | None
     if retention.isdecimal() and int(retention) < ttl_ms:
         message = f"must be >= rocksdb.ttl.ms ({ttl_ms}), or the changelog would lose state"
         reader.problem(f"{prefix}retention.ms", message, retention)
-
-
-def access_log_percent(reader: Reader, store: str, keys: ChangelogKeys, changelog: SystemStream | None) -> int | None:
-    """The percentage of the calls to log, None for no access log."""
-    if keys.access_log and changelog is None:
-        reader.warn(f"stores.{store}.accesslog.enabled: has no effect without stores.{store}.changelog")
-    return keys.access_log_percent if keys.access_log and changelog is not None else None
-
-
-def access_log_stream(changelog: SystemStream) -> SystemStream:
-    """The stream of the access log of a store with this changelog."""
-    return SystemStream(changelog.system, f"{changelog.stream}-access-log")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from samzapy.config.stores.changelogs import (
     ChangelogKeys,
     SourceKeys,
     StoreSource,
-    access_log_percent,
     parse_changelog,
     parse_topic,
 )
@@ -97,8 +96,7 @@ _PLAIN = "plain values"
 class StoreConfig:
     """One store. The serdes are empty if the job file leaves them to a view.
 
-    `changelog_properties`: topic settings of the changelog. `access_log_percent`: share of the calls in the access log,
-    None for no such log. `source`: the streams that fill the store instead of a changelog. `properties` are the keys
+    `changelog_properties`: topic settings of the changelog. `source`: the streams that fill the store instead of a changelog. `properties` are the keys
     below `stores.NAME.` that its engine reads.
     """
 
@@ -161,7 +159,6 @@ class StoreConfig:
     """Milliseconds for which the changelog keeps a deletion. A start rebuilds an older local store."""
     changelog_properties: Mapping[str, str] = family("stores.{store}.changelog.kafka.*")
     """Further topic settings for the creation of the changelog."""
-    access_log_percent: int | None = None
     large_values: LargeValues = field(default_factory=LargeValues)
     local_files: LocalFiles = field(default_factory=LocalFiles)
     backup: BackupConfig | None = None
@@ -226,7 +223,6 @@ def _store(
         object_cache_mode=_cache_mode(reader, name, undoing=undoing),
         ttl_ms=ttl_ms,
         changelog_properties=parse_topic(reader, name, keys, ttl_ms),
-        access_log_percent=access_log_percent(reader, name, keys, changelog),
         large_values=_large_values(reader, name),
         local_files=reader.read(LocalFiles, place),
         backup=_backup(reader, name, logged=changelog is not None),

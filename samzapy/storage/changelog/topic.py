@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin, SystemSettings
+from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.changelogs import access_log_stream
-from samzapy.config.streams.systems import LOG, new_stream
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StateLost, UnknownStream
 
 _SEGMENT_BYTES = 536_870_912
@@ -70,14 +68,6 @@ def ensure_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -
 def vanished(config: StoreConfig, stream: str) -> EnvironmentFailure:
     """The error for a changelog that does not exist right after its creation."""
     return EnvironmentFailure(f"changelog {stream} of store '{config.name}' was created but is not there")
-
-
-def access_log_spec(settings: SystemSettings, config: StoreConfig, partitions: int) -> StreamSpec | None:
-    """The stream of the store's access log, None if it has none. `settings`: its system."""
-    if config.access_log_percent is None or config.changelog is None:
-        return None
-    stream = access_log_stream(config.changelog).stream
-    return new_stream(settings, stream, partitions, LOG, config.changelog_replication_factor)
 
 
 class Changelogs:

@@ -63,15 +63,6 @@ class StoreLayer(KeyValueStore[K, V]):
         """Keys of entries that have expired, to be removed from the engine; `written` changes go there now."""
         return {}
 
-    @property
-    def logs_calls(self) -> bool:
-        """Whether `take_calls` may have records."""
-        return False
-
-    def take_calls(self) -> list[tuple[bytes, bytes]]:
-        """The records of the access log since the last commit."""
-        return []
-
 
 class ForwardingStore(StoreLayer[K, V]):
     """A layer that changes nothing. The types of the layer below may differ: a wrapper converts between them."""
@@ -140,13 +131,6 @@ class ForwardingStore(StoreLayer[K, V]):
 
     def sweep(self, written: int) -> dict[bytes, None]:
         return self._inner.sweep(written)
-
-    @property
-    def logs_calls(self) -> bool:
-        return self._inner.logs_calls
-
-    def take_calls(self) -> list[tuple[bytes, bytes]]:
-        return self._inner.take_calls()
 
 
 class ReadOnlyStore(ForwardingStore[Any, Any]):

@@ -18,7 +18,7 @@ from samzapy.api.engine import (
     StorageEngineFactory,
 )
 from samzapy.errors import StoreClosed, StoreError
-from samzapy.storage.kv.ordered import KeyOrder, Pair
+from samzapy.storage.kv.uncommitted import KeyOrder, Pair
 
 
 class InMemoryStorageEngine(StorageEngine):

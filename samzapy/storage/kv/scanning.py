@@ -12,8 +12,7 @@ from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
 from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.kv.codec import EntryCodec, entry_columns, key_list
 from samzapy.storage.kv.forwarding import StoreLayer
-from samzapy.storage.kv.ordered import Pair
-from samzapy.storage.kv.uncommitted import UncommittedSnapshot, UncommittedStore
+from samzapy.storage.kv.uncommitted import Pair, UncommittedSnapshot, UncommittedStore
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -2,7 +2,6 @@
 
     what the task sees
       watched          object.cache.check: finds objects changed without a put
-      access log       accesslog.enabled: records calls
       expiring         rocksdb.ttl.ms: hides entries after a time
       serializing      object.cache.mode=copy: objects over bytes; with limits for large values, if there are any
       objects          cached: by the container's memory for caches, or by number; or direct
@@ -22,9 +21,8 @@ from samzapy.api.engine import StorageEngine
 from samzapy.api.serde import Serde
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.stores import StoreConfig
-from samzapy.storage.kv.access_logged import AccessLog, AccessLoggedStore
-from samzapy.storage.kv.cache.budget import CacheBudget
-from samzapy.storage.kv.cache.cached import CachedStore
+from samzapy.storage.kv.cache_budget import CacheBudget
+from samzapy.storage.kv.cached import CachedStore
 from samzapy.storage.kv.codec import EntryCodec, Origin
 from samzapy.storage.kv.copying import ENVELOPE_BYTES, CopyingStore, LargeMessageSafeStore, SerializedValues, ValueLimit
 from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, StampedSerde, unstamped_origin
@@ -75,7 +73,7 @@ def build_stack(
     of its own and 256 MiB if not given."""
     budget = budget or CacheBudget()
     layers = _Layers(config, engine, key_serde, msg_serde, max_record_bytes, clock=clock, origin=origin, budget=budget)
-    store = layers.watched(layers.logged(layers.expiring(layers.serializing(layers.objects()))))
+    store = layers.watched(layers.expiring(layers.serializing(layers.objects())))
     return StoreStack(store, layers.uncommitted)
 
 
@@ -97,7 +95,6 @@ class _Layers:
         self._config = config
         self._budget = budget
         self._engine = engine
-        self._clock = clock
         self._expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
         # The changelog record does not contain the stamp of a value.
         overhead = 0 if self._expiry is None else STAMP_BYTES
@@ -130,10 +127,6 @@ class _Layers:
 
     def expiring(self, inner: Layer) -> Layer:
         return inner if self._expiry is None else ExpiringStore(inner, self._codec, self._expiry, self._engine)
-
-    def logged(self, inner: Layer) -> Layer:
-        percent = self._config.access_log_percent
-        return inner if percent is None else AccessLoggedStore(inner, self._codec, AccessLog(percent, self._clock))
 
     def watched(self, inner: Layer) -> Layer:
         config = self._config

@@ -18,7 +18,6 @@ STACKS = {
     "every-layer": {
         "rocksdb.ttl.ms": "3600000",
         "disallow.large.messages": "true",
-        "accesslog.enabled": "true",
         "object.cache.check": "true",
         "object.cache.size": "0",
     },

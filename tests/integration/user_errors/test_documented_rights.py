@@ -23,7 +23,7 @@ TOPICS = {
     "the inputs": ["rights-in"],
     "the outputs": ["rights-out", "rights-letters"],
     "the changelogs": [CHANGELOG, CHECKPOINTS],
-    "the access logs": [f"{CHANGELOG}-access-log", "rights-metrics"],
+    "the streams of metrics": ["rights-metrics"],
 }
 
 
@@ -85,7 +85,6 @@ def command(tmp_path, monkeypatch, closed):
             "stores.s.factory": "rocksdb",
             "stores.s.changelog": f"kafka.{CHANGELOG}",
             "stores.s.changelog.replication.factor": "1",
-            "stores.s.accesslog.enabled": "true",
             "stores.s.key.serde": "string",
             "stores.s.msg.serde": "string",
             "metrics.reporters": "told",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from samzapy.api.engine import EngineSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.serializers import JsonSerde, StringSerde
-from samzapy.storage.kv.cache.budget import CacheBudget
+from samzapy.storage.kv.cache_budget import CacheBudget
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.kv.stack import build_stack
 

@@ -54,22 +54,16 @@ def test_a_changelog_that_is_another_stream_of_the_job_is_refused(problems, chan
     assert problems({**CHANGELOG, **changes}) == [expected]
 
 
-def test_a_changelog_in_the_checkpoint_topic_or_an_access_log_is_refused(problems):
+def test_a_changelog_in_the_checkpoint_topic_is_refused(problems):
     topic = "kafka.__samza_checkpoint_ver_1_for_views_1"
     changes = {
         **CHANGELOG,
         **OTHER,
         "stores.s.changelog": topic,
-        "stores.t.accesslog.enabled": "true",
-        "stores.u.factory": "rocksdb",
-        "stores.u.key.serde": "string",
-        "stores.u.msg.serde": "json",
-        "stores.u.changelog": "kafka.s-access-log",
     }
     refused = "changelog: expected a separate stream, but it is"
     assert problems(changes) == [
         f"stores.s.{refused} the job's checkpoint topic, got '{topic}'",
-        f"stores.u.{refused} the access log of store 't', got 'kafka.s-access-log'",
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samzapy import native
-from samzapy.storage.kv.cache.entries import PlainEntries
+from samzapy.storage.kv.entries import PlainEntries
 
 pytestmark = pytest.mark.skipif(native.extension is None, reason=native.missing)
 

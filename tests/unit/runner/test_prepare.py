@@ -82,7 +82,6 @@ def created(admin, changes):
     """The settings of the topics that a job with a log of each kind creates, by stream."""
     admin.create(StreamSpec("in", 2))
     logs = {
-        "stores.s.accesslog.enabled": "true",
         "metrics.reporters": "snapshot",
         "metrics.reporter.snapshot.class": "snapshot",
         "metrics.reporter.snapshot.stream": "memory.metrics",
@@ -97,7 +96,7 @@ def created(admin, changes):
     return found
 
 
-LOGS, STATE = ("metrics", "s-changelog-access-log"), ("s-changelog", CHECKPOINTS, STATES)
+LOGS, STATE = ("metrics",), ("s-changelog", CHECKPOINTS, STATES)
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
@@ -112,7 +111,7 @@ def test_every_topic_that_a_job_creates_has_the_topic_settings_of_its_system_and
         "stores.s.changelog.max.message.bytes": "6000",
     }
     found = created(admin, changes)
-    assert [found[stream]["min.insync.replicas"] for stream in LOGS] == ["2", "2"]
+    assert [found[stream]["min.insync.replicas"] for stream in LOGS] == ["2"]
     policies = {stream: found[stream]["cleanup.policy"] for stream in (*STATE, *LOGS)}
     assert policies == {**dict.fromkeys(STATE, "compact"), **dict.fromkeys(LOGS, "delete")}
     sizes = [found[stream]["max.message.bytes"] for stream in ("s-changelog", CHECKPOINTS, "metrics")]
@@ -128,7 +127,7 @@ def test_a_topic_that_holds_state_takes_of_its_system_only_what_samza_gives_it(a
     plain, found = created(admin, {}), created(admin, defaults)
     differing = [{name for name in TOPIC_SETTINGS if found[s].get(name) != plain[s].get(name)} for s in STATE]
     assert differing == [{"max.message.bytes"}, {"max.message.bytes", "segment.bytes"}, set()]
-    assert [found[stream]["remote.storage.enable"] for stream in LOGS] == ["true", "true"]
+    assert [found[stream]["remote.storage.enable"] for stream in LOGS] == ["true"]
 
 
 def test_tasks_keep_their_changelog_partitions_when_another_input_joins(admin):

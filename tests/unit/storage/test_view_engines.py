@@ -11,7 +11,7 @@ import pytest
 
 from samzapy.errors import ConfigError, EnvironmentFailure, StoreRefused
 from samzapy.storage.views import HeapItem, Hit, Tokenizer
-from samzapy.storage.views.inverted_index.query import AllOf, AnyOf, Phrase, WordTokenizer, parse
+from samzapy.storage.views.inverted_index import AllOf, AnyOf, Phrase, WordTokenizer, parse
 from samzapy.storage.views.sketches import BloomSerde, HyperLogLogSerde, KllSerde, library
 from samzapy.testing import open_store
 

@@ -240,19 +240,6 @@ def test_entries_of_an_expiring_store_are_shown_until_their_time_is_over(samzapy
     assert ("/old", 0) in entries(store("scan"))
 
 
-def test_the_access_log_is_a_stream_that_the_job_makes(samzapy, store):
-    write_views(samzapy, ["/a", "/e"])
-    keys = ("stores.counts.accesslog.enabled=true", "stores.counts.accesslog.sampling.ratio=100")
-    run_job(samzapy, *(text for key in keys for text in ("-c", key)))
-    code, output, errors = samzapy(
-        "topic", "read", "local.counts-log-access-log", "--msg-serde", "json", "--key-serde", "long"
-    )
-    assert code == 0, errors
-    calls = [json.loads(line)["message"] for line in output.splitlines()]
-    done = sorted((call["op"], *call["keys"]) for call in calls)
-    assert done == [("get", "/a"), ("get", "/e"), ("put", "/a"), ("put", "/e")]
-
-
 def test_stores_with_and_without_a_changelog_lie_below_folders_of_their_own(samzapy, monkeypatch, store):
     monkeypatch.setenv("LOGGED_STORE_BASE_DIR", "logged")
     keys = {"job.logged.store.base.dir": "state", "job.non-logged.store.base.dir": "scratch"}

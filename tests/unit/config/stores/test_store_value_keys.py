@@ -1,4 +1,4 @@
-"""Keys about values, changelogs of expiring stores and the access log."""
+"""Keys about values and changelogs of expiring stores."""
 
 import pytest
 
@@ -62,12 +62,6 @@ def test_a_limit_without_a_rule_warns(load):
         }
     ).warnings
     assert "has no effect without" in warning
-
-
-def test_the_access_log_needs_a_changelog(store, load):
-    assert store({"changelog": "kafka.log"}).access_log_percent is None
-    assert store({"changelog": "kafka.log", "accesslog.enabled": "true"}).access_log_percent == 50
-    assert store({"accesslog.enabled": "true"}).access_log_percent is None
 
 
 def test_a_changelog_over_a_store_that_forgets_warns(load):

@@ -5,7 +5,7 @@ import pytest
 from samzapy.api.engine import EngineSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.serializers import JsonSerde, StringSerde
-from samzapy.storage.kv.cache.cached import MOST_DIRTY
+from samzapy.storage.kv.cached import MOST_DIRTY
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.kv.stack import build_stack
 

@@ -1,16 +1,12 @@
-"""Large values, watched objects, the access log, clean starts, and RocksDB's own choices."""
-
-import json
-import random
+"""Large values, watched objects, clean starts, and RocksDB's own choices."""
 
 import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import StoreError, StoreRefused
-from samzapy.storage.kv.access_logged import AccessLog
-from samzapy.storage.kv.cache.cached import CachedStore
+from samzapy.storage.kv.cached import CachedStore
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.testing import ManualClock, open_store
+from samzapy.testing import open_store
 
 
 def job(**keys):
@@ -117,89 +113,6 @@ def test_without_the_check_nothing_is_wrapped(tmp_path):
     with open_store(job(), "s", tmp_path) as opened:
         (held,) = opened.stores._held.values()
         assert type(held.stack.store) is CachedStore
-
-
-def calls_in(opened):
-    found = []
-    ssp_stream = "s-log-access-log"
-    reader = opened._changelogs.consumer()
-    from samzapy.api.stream import SystemStreamPartition
-
-    ssp = SystemStreamPartition("changelogs", ssp_stream, 0)
-    end = opened._changelogs.admin.offsets([ssp])[ssp].upcoming
-    reader.register(ssp, 0)
-    reader.start()
-    while reader.position(ssp) < end:
-        for batch in reader.poll(0.1, 1_000):
-            found += [(key, json.loads(value)) for key, value in zip(batch.keys, batch.values, strict=True)]
-    reader.close()
-    return found
-
-
-def test_the_access_log_tells_what_was_done_to_which_keys(tmp_path):
-    with open_store(job(accesslog_enabled="true", accesslog_sampling_ratio="100"), "s", tmp_path) as opened:
-        store = opened.store
-        store.put("a", 1)
-        store.put_all({"b": 2, "c": 3})
-        store.get("a")
-        store.get_all(["a", "x"])
-        store.delete("a")
-        store.delete_all(["b", "c"])
-        store.range("a", "z").close()
-        store.snapshot("a", "z").close()
-        store.all().close()
-        opened.commit()
-        calls = calls_in(opened)
-        assert [(call["op"], call["keys"]) for _, call in calls] == [
-            ("put", ["a"]),
-            ("put", ["b", "c"]),
-            ("get", ["a"]),
-            ("get", ["a", "x"]),
-            ("delete", ["a"]),
-            ("delete", ["b", "c"]),
-            ("range", ["a", "z"]),
-            ("snapshot", ["a", "z"]),
-        ]
-        assert all(call["ns"] > 0 and int.from_bytes(key, "big") > 1_600_000_000_000 for key, call in calls)
-        opened.commit()
-        assert len(calls_in(opened)) == 8
-
-
-@pytest.mark.parametrize(
-    ("percent", "least", "most"), [(0, 0, 0), (5, 400, 600), (50, 4_800, 5_200), (100, 10_000, 10_000)]
-)
-def test_the_access_log_chooses_as_many_calls_as_the_ratio_says(percent, least, most):
-    log = AccessLog(percent, clock=None, random=random.Random(7))
-    assert least <= sum(log.chooses() for _ in range(10_000)) <= most
-
-
-@pytest.mark.parametrize(
-    ("key", "count"),
-    [(b"user-%028d", 3_000), (b"\xff" * 200 + b"%05d", 300), (b"\0" * 8_000 + b"%d", 50)],
-    ids=["text", "bytes", "long"],
-)
-def test_a_logged_call_of_many_keys_becomes_records_that_a_broker_takes(key, count):
-    log = AccessLog(100, ManualClock(wall_ms=5))
-    keys = [key % number for number in range(count)]
-    log.add("get", 70, keys)
-    log.add("range", 8, keys[:2])
-    records = log.take()
-    assert len(records) > 2
-    assert all(len(value) <= 100_000 and time == (5).to_bytes(8, "big") for time, value in records)
-    *calls, bounds = [json.loads(value) for _, value in records]
-    assert {(call["op"], call["ns"]) for call in calls} == {("get", 70)}
-    shown = [each[:8_000].decode(errors="backslashreplace") for each in keys]
-    assert [each for call in calls for each in call["keys"]] == shown
-    assert bounds == {"op": "range", "ns": 8, "keys": shown[:2]}
-
-
-def test_the_access_log_holds_a_limited_number_of_keys_and_counts_the_calls_after_them():
-    log = AccessLog(100, ManualClock())
-    for _ in range(2):
-        for _ in range(30):
-            log.add("get", 1, [b"k"] * 5_000)
-        assert len({value for _, value in log.take()}) == 1
-    assert log.lost == 20
 
 
 def test_a_clean_start_restores_everything_from_the_changelog(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import StoreError
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.storage.rocksdb.cursor import MARKER_KEY
+from samzapy.storage.rocksdb.engine import MARKER_KEY
 
 FACTORY = RocksDbStorageEngineFactory()
 SETTINGS = EngineSettings("s")

@@ -9,9 +9,9 @@ from operator import add
 from typing import Any, TypeVar
 
 from samzapy.errors import SerdeError
-from samzapy.storage.kv.cache.budget import ENTRY_BYTES, FACTOR, CacheBudget
-from samzapy.storage.kv.cache.entries import Entries
+from samzapy.storage.kv.cache_budget import ENTRY_BYTES, FACTOR, CacheBudget
 from samzapy.storage.kv.codec import EntryCodec, entry_columns, entry_mapping, key_list
+from samzapy.storage.kv.entries import Entries
 from samzapy.storage.kv.scanning import SCANNING_SLOTS, ScanningStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
 
