@@ -336,10 +336,6 @@ class JobFailed(SamzapyError):
         super().__init__(message)
 
 
-class HandoverFailed(JobFailed):
-    """Raised by a run that has handed its job over safely, if the new run ends before it has polled its inputs."""
-
-
 class TaskMigrated(SamzapyError):
     """Raised when this attempt must let go of its tasks: fenced, or its lease has run out."""
 

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -71,8 +71,8 @@ class NotReachable(SamzapyError):
     exit_code = 3
 
 
-def inputs_now(config: JobConfig, refused: Collection[SystemStream] = ()) -> FoundInputs:
-    """The streams that the patterns of a job file match now; `refused` are left out. One request a system.
+def inputs_now(config: JobConfig) -> FoundInputs:
+    """The streams that the patterns of a job file match now. One request per system.
 
     Raises ConfigError for a system that cannot list its streams, EnvironmentFailure or RetriableError if one does not
     answer.
@@ -87,15 +87,15 @@ def inputs_now(config: JobConfig, refused: Collection[SystemStream] = ()) -> Fou
     if problems:
         raise ConfigError(problems)
     with closing(job_clients(config, "inputs")) as clients:
-        return find_inputs(config, clients.names({each.stream.system for each in config.task.patterns}), refused)
+        return find_inputs(config, clients.names({each.stream.system for each in config.task.patterns}))
 
 
-def resolved(config: JobConfig, refused: Collection[SystemStream] = ()) -> JobConfig:
+def resolved(config: JobConfig) -> JobConfig:
     """The job with the streams in place of its patterns; a job without patterns is returned unchanged. Raises as
     `inputs_now`, and ConfigError for a pattern that matches nothing."""
     if not config.task.patterns:
         return config
-    found = inputs_now(config, refused)
+    found = inputs_now(config)
     check_found(config, found)
     return with_inputs(config, found.by_pattern)
 

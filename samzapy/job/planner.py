@@ -295,11 +295,9 @@ class FoundInputs:
         return [pattern for pattern, streams in self.by_pattern.items() if not streams]
 
 
-def find_inputs(
-    config: JobConfig, listed: Mapping[str, Iterable[str]], refused: Collection[SystemStream] = ()
-) -> FoundInputs:
-    """Match the patterns of a job file with the names of the streams `listed` by system. `refused` are left out."""
-    reasons = {**never_inputs(config), **dict.fromkeys(refused, "refused by this run")}
+def find_inputs(config: JobConfig, listed: Mapping[str, Iterable[str]]) -> FoundInputs:
+    """Match the patterns of a job file with the names of the streams `listed` by system."""
+    reasons = never_inputs(config)
     by_pattern: dict[InputPattern, tuple[SystemStream, ...]] = {}
     left_out: dict[SystemStream, str] = {}
     for pattern in config.task.patterns:
@@ -318,10 +316,10 @@ def _is_open(name: str) -> bool:
 def check_found(config: JobConfig, found: FoundInputs) -> None:
     """Raise ConfigError, with all of them, for patterns that match nothing. If the job file has the driver look again,
     they are allowed beside another input."""
-    looks_again = config.task.refresh_ms is not None
-    if looks_again and (found.streams or config.task.inputs):
+    has_inputs = bool(found.streams or config.task.inputs)
+    if has_inputs and config.task.refresh_ms is not None:
         return
-    hint = "" if looks_again else ", or set job.inputs.refresh.ms and the job takes it when it comes"
+    hint = ", or set job.inputs.refresh.ms and the job takes it when it comes" if has_inputs else ""
     problems = [
         ConfigProblem(
             "task.inputs",
@@ -339,7 +337,7 @@ def late_inputs(
 ) -> set[SystemStream]:
     """The inputs that patterns have found after the first start, and without a start of their own in the job file.
 
-    `known`: the inputs of earlier runs. `ever`: there was such a run, or the job has waited for its first input.
+    `known`: the inputs of earlier runs. `ever`: there was such a run.
     `config` is the resolved job.
     """
     if not ever:

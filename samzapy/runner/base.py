@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from abc import ABC, abstractmethod
@@ -65,9 +64,7 @@ class PreparedJob(StartableJob):
     - `clocks`: the event-time clocks of earlier runs.
     - `transactions`: False if a system refused the job's transactional ids.
     - `lease_ms`: the time that a lost container may go on writing; 0 if transactions fence it.
-    - `given`: the job file with the patterns of its inputs, if `config` has streams in their place. `refused` are
-      streams that match and that this run does not accept.
-    - `safe`: the run before takes the job back if this one fails before it polls its inputs.
+    - `given`: the job file with the patterns of its inputs, if `config` has streams in their place.
     - `inputs`: the input streams as they were at the start.
     """
 
@@ -82,8 +79,6 @@ class PreparedJob(StartableJob):
     epoch: int | None = None
     lease_ms: int = 0
     given: JobConfig | None = None
-    refused: frozenset[SystemStream] = frozenset()
-    safe: bool = False
     inputs: Mapping[SystemStream, StreamDescription] = field(default_factory=dict)
 
     @property
@@ -110,8 +105,7 @@ class RunOptions:
 
     `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
     (`status page: ...`, `container 0 failed: ...`). Any thread may call them, and they must not block. `verbose` shows
-    Spark's own log lines. `on_claimed` gets the job once this run owns it. `stop` asks the run to stop. `safe`: a
-    run that hands the job over to this one takes it back if this one fails before it polls its inputs.
+    Spark's own log lines. `on_claimed` gets the job once this run owns it. `stop` asks the run to stop.
     """
 
     on_status: Callable[[JobStatus], None] = _ignore
@@ -120,38 +114,17 @@ class RunOptions:
     on_page: Callable[[str], None] = _ignore
     on_claimed: Callable[[PreparedJob], None] = _ignore
     stop: StopSwitch = field(default_factory=StopSwitch)
-    safe: bool = False
-
-
-@dataclass(frozen=True)
-class Restart:
-    """What a run that ends because its inputs have changed passes on to the next one, in the same process or call.
-
-    `after`: its id; if another run owns the job by then, the next one gives way. `refused`: streams that match a
-    pattern of the job, and that do not fit it."""
-
-    after: str | None = None
-    refused: frozenset[SystemStream] = frozenset()
-
-    def to_text(self) -> str:
-        """The inverse of `of_text`, for a variable of the environment."""
-        return json.dumps({"after": self.after, "refused": sorted(self.refused)})
-
-    @classmethod
-    def of_text(cls, text: str | None) -> Restart:
-        """No text: a start that follows no other."""
-        read = json.loads(text) if text else {}
-        return cls(read.get("after"), frozenset(SystemStream(*names) for names in read.get("refused", ())))
 
 
 @dataclass(frozen=True)
 class JobOutcome:
     """A run that ended well: at the ends of its inputs, because its tasks asked for a shutdown, by a stop (`stopped`),
-    or because its inputs have changed and the job has to start again (`restart`)."""
+    or because its inputs have changed and the job has to start again. `restart` is then the id of the run, empty
+    without a record of it: if another run owns the job by then, the next start gives way."""
 
     status: JobStatus
     stopped: bool
-    restart: Restart | None = None
+    restart: str | None = None
 
     @property
     def rate(self) -> float:

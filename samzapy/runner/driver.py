@@ -20,7 +20,7 @@ from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import Facts, UserFailure
 from samzapy.job.planner import changelog_partition_count
-from samzapy.runner.base import PreparedJob, Restart
+from samzapy.runner.base import PreparedJob
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.handover import OwnershipWatch
 from samzapy.runner.inputs import InputsWatch
@@ -94,9 +94,9 @@ def watching(
     def drained() -> bool:
         return coordinator.draining and not (asked() or coordinator.stopping or coordinator.abandoned is not None)
 
-    def restart() -> Restart | None:
+    def restart() -> str | None:
         starts_again = inputs.changed and not (asked() or coordinator.draining)
-        return Restart(prepared.run_id, frozenset(inputs.refused)) if starts_again else None
+        return prepared.run_id or "" if starts_again else None
 
     with (
         InputsWatch(prepared, coordinator, checks, on_event) as inputs,
@@ -111,8 +111,6 @@ def watching(
         ) as watch,
     ):
         ClockKeeper(checks, coordinator)
-        if prepared.safe:
-            watch.watch_poll()
         watch_sizes(changelogs_of(prepared), coordinator, checks, on_event)
         yield watch
 

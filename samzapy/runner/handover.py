@@ -12,9 +12,6 @@ Both write records next to the job's checkpoints:
 7   takes the job over: owner record, fences, epochs (`samzapy.admin.take_over`)
 8   starts the containers, which open the local stores and go on
                                                     9  finds the new owner, and ends
-10  with `safe`: records that every      note_polled
-    container polls
-                                                    11 with `safe`: waits for 10 before it ends         _await_poll
 
 Ownership changes at step 7, with every fence, whether or not the earlier steps succeeded:
 
@@ -25,10 +22,7 @@ Ownership changes at step 7, with every fence, whether or not the earlier steps 
    supervisor starts it again.
 4. A second new run overwrites the request of the first. The previous run follows the newest request; of the two new
    runs, the one that takes over last owns the job.
-5. With `safe`, a new run that fails before 10 gives the job back: the previous run starts again, with the code that it
-   had. The job has no run in between, since both versions cannot have the local stores and the transactions at the same
-   time.
-6. A run that ends to start again for changed inputs has let go: its process then finds the new owner, and ends. If it
+5. A run that ends to start again for changed inputs has let go: its process then finds the new owner, and ends. If it
    owns the job again before step 7, the new run asks it again.
 """
 
@@ -50,9 +44,8 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, Ownership
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.errors import HandoverFailed, JobFailed, JobTakenOver, SamzapyError
+from samzapy.errors import JobFailed, JobTakenOver, SamzapyError
 from samzapy.failpoints import reach
-from samzapy.runner.base import Restart
 from samzapy.runner.checks import Checks, Row
 
 logger = logging.getLogger(__name__)
@@ -66,8 +59,6 @@ _ANSWER_PACE_S = 0.03
 _OWNER_PACE_S, _HANDOVER_PACE_S, _MOST_HURRIED = 1.0, 0.1, 600
 #: Seconds that a run, once it has let go of its job, waits for the new run to take it over.
 _CLAIMED_S = 20.0
-#: Phases of a container that has polled its inputs.
-_POLLING = frozenset({"running", "done"})
 
 
 @final
@@ -187,7 +178,7 @@ class OwnershipWatch:
         lease_ms: int,
         *,
         on_event: Callable[[str], None] = lambda _: None,
-        restart: Callable[[], Restart | None] = lambda: None,
+        restart: Callable[[], str | None] = lambda: None,
         has_drained: Callable[[], bool] = lambda: False,
     ) -> None:
         """`ownership` has the records of `checks`. `restart` returns at the end whether, and how, the process is to
@@ -203,9 +194,8 @@ class OwnershipWatch:
         self._pace_s = min(lease_ms / 3000, _OWNER_PACE_S)
         self._row = Row("ownership", self._pace_s, self._owned)
         self.checks = checks
-        #: How the process is to start the job again, as noted with the end of this run; None if it is not. Valid after
-        #: the context.
-        self.restart: Restart | None = None
+        #: As of `JobOutcome`, as noted with the end of this run. Valid after the context.
+        self.restart: str | None = None
 
     @property
     def may_restart(self) -> bool:
@@ -221,10 +211,6 @@ class OwnershipWatch:
         if self._ownership.known:
             self.checks.add(self._row)
         return self
-
-    def watch_poll(self) -> None:
-        """Do step 10 as soon as every container polls its inputs."""
-        self.checks.add(Row("polled", _HANDOVER_PACE_S, self._note_polled))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         notes = self.checks.end() and self._ownership.known
@@ -243,12 +229,6 @@ class OwnershipWatch:
                         reach("inputs.3")
                 else:
                     _let_go(self._ownership, asked)
-
-    def _note_polled(self) -> bool:
-        if any(container.phase not in _POLLING for container in self._coordinator.status().containers):
-            return True
-        self._ownership.note_polled()
-        return False
 
     def _owned(self) -> bool:
         try:
@@ -291,33 +271,12 @@ def _let_go(ownership: Ownership, asked: HandoverRequest) -> None:
         try:
             ownership.look()
         except JobTakenOver:
-            if asked.safe:
-                _await_poll(ownership, asked.by, pause)
             return
         except SamzapyError as cause:
             logger.warning("Cannot tell whether the new run has taken over (%s); asking again", cause)
             ownership.close()
         pause.wait(_HANDOVER_PACE_S)
     raise JobFailed(f"{_taken_over(ownership.job_name, asked)} up to its last step and is gone: start the job again")
-
-
-def _await_poll(ownership: Ownership, by: JobRun, pause: threading.Event) -> None:
-    """Step 11. Raises HandoverFailed if the new run ends first."""
-    polled: bool | None = None
-    while polled is None:
-        pause.wait(_HANDOVER_PACE_S)
-        try:
-            polled = ownership.has_polled(by)
-        except SamzapyError as cause:
-            logger.warning("Cannot tell whether the new run polls its inputs (%s); asking again", cause)
-            ownership.close()
-        if polled is None and not may_answer(by):
-            polled = False
-    if not polled:
-        raise HandoverFailed(
-            f"the new run of job '{ownership.job_name}' has failed before it read its inputs, so the job has to start "
-            "again"
-        )
 
 
 def _note_end(ownership: Ownership, *, again: bool, drained: bool = False) -> None:

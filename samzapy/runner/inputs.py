@@ -1,4 +1,4 @@
-"""Waits for the first input of a job without any, and notices changes of the inputs of a running job.
+"""Notices changes of the inputs of a running job.
 
     change                          with job.inputs.refresh.ms     without
     a new stream matches            the job starts again           the next start reads it
@@ -13,65 +13,32 @@ without an error. The job starts again like this:
 2  a change that the job can follow: the driver reports it, and every container commits and stops
 3  the run notes that its process starts the job again, and ends
 4  a command executes itself anew, a program's call starts the job from the beginning: it claims the job, unless another
-   run owns it meanwhile (`Restart`), and the containers start from their commits; a new input begins at its oldest
-   record
+   run owns it meanwhile, and the containers start from their commits; a new input begins at its oldest record
 
-A change that the job cannot follow is announced once, and the job goes on without it. If the process dies anywhere
-between, the next start finds the change as well."""
+A new stream that does not fit the job is announced once. A start would refuse it, so the job follows no change while
+it is there. If the process dies anywhere between, the next start finds the change as well."""
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import final
 
-from samzapy.admin.job_check import inputs_now
 from samzapy.api.checkpoint import JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import CopartitionedTask
-from samzapy.config.job import JobConfig
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import reach
 from samzapy.job.planner import check_copartitioned, find_inputs, follow_growth, from_json, keeps_state, refusal
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.checks import Checks, Row
 from samzapy.system.clients import SystemClients, load_factory
 
-logger = logging.getLogger(__name__)
-
-#: Seconds between two questions whether to go on waiting.
-_SLICE_S = 0.2
 #: Most seconds between two checks, one request per system.
 PACE_S = 30.0
-
-
-def await_inputs(config: JobConfig, on_event: Callable[[str], None], stopped: Callable[[], bool]) -> bool:
-    """Wait until the job has an input, if it may wait; returns whether it has waited.
-
-    `on_event` gets one line at the begin of the wait. A job that is `stopped` does not wait any longer. Raises as
-    `inputs_now` at the first check; later ones are repeated.
-    """
-    if config.task.refresh_ms is None or config.task.inputs or inputs_now(config).streams:
-        return False
-    patterns, pace_s = ", ".join(map(str, config.task.patterns)), config.task.refresh_ms / 1000
-    on_event(f"waiting for an input: no stream matches {patterns} now; the next check is in {pace_s:g} s")
-    asleep = threading.Event()
-    while not stopped():
-        left_s = pace_s
-        while left_s > 0 and not stopped():
-            asleep.wait(min(left_s, _SLICE_S))
-            left_s -= _SLICE_S
-        try:
-            if inputs_now(config).streams:
-                return True
-        except SamzapyError as cause:
-            logger.warning("Cannot check for inputs (%s); checking again", cause)
-    return True
 
 
 @final
@@ -104,7 +71,7 @@ class InputsWatch:
         self._follows = refresh_ms is not None and prepared.endless
         self._pace_s = pace_s if refresh_ms is None else min(pace_s, refresh_ms / 1000)
         self._replaced = ""
-        self.refused = set(prepared.refused)
+        self._refused: set[SystemStream] = set()
         self.changed = False
         """Whether the containers were stopped so that the job starts again."""
 
@@ -122,8 +89,10 @@ class InputsWatch:
         described = clients.describe(self._known)
         if self._is_replaced(described):
             return False
-        changes = [*self._grown(described), *(self._new(clients) if self._follows else ())]
-        if changes and not self._coordinator.stopping:
+        changes = self._grown(described)
+        if self._follows:
+            changes += self._new(clients)
+        if changes and not self._refused and not self._coordinator.stopping:
             self.changed = True
             self._on_event(f"{', '.join(changes)}: every task commits, and the job starts again")
             reach("inputs.2")
@@ -137,8 +106,8 @@ class InputsWatch:
             if now is not None and now.stream_id != before.stream_id:
                 self._replaced = (
                     f"{stream}: it was deleted and created again while the job ran (id {before.stream_id}, now "
-                    f"{now.stream_id}), "
-                    "so the positions of the job mean nothing in it: the job stops; the next start says how to go on"
+                    f"{now.stream_id}), so the positions of the job mean nothing in it: the job stops; the next start "
+                    "says how to go on"
                 )
                 self._coordinator.stop()
                 self._on_event(f"error: {self._replaced}")
@@ -154,15 +123,18 @@ class InputsWatch:
             before = self._known[stream]
             if now is None or now.partitions <= before.partitions:
                 continue
-            self._known[stream] = now
             change = f"{stream} has grown from {before.partitions} to {now.partitions} partitions"
             reason = self._unfit(counts) if self._follows else ""
-            if not self._follows:
-                self._on_event(f"warning: {change}: the next start of the job reads the new ones, from their beginning")
-            elif reason:
-                self._on_event(f"warning: {change}, and the job goes on without the new ones: {reason}")
-            else:
+            if self._follows and not reason:
                 changes.append(change)
+                continue
+            self._known[stream] = now
+            effect = (
+                f", and the job goes on without the new ones: {reason}"
+                if reason
+                else ": the next start of the job reads the new ones, from their beginning"
+            )
+            self._on_event(f"warning: {change}{effect}")
         return changes
 
     def _unfit(self, counts: Mapping[SystemStream, int]) -> str:
@@ -179,16 +151,18 @@ class InputsWatch:
     def _new(self, clients: SystemClients) -> list[str]:
         """The new streams that the job can follow, as words; reports the others."""
         listed = clients.names({pattern.stream.system for pattern in self._given.task.patterns})
-        matching = find_inputs(self._given, listed, self.refused).streams - set(self._config.task.inputs)
+        matching = find_inputs(self._given, listed).streams - set(self._config.task.inputs)
         joining = issubclass(self._task_class, CopartitionedTask)
-        changes = []
+        changes, refused = [], set()
         for stream, description in clients.describe(matching).items():
             if description is None:
                 continue  # it is gone again
             reason = refusal(self._given, stream, description.partitions, self._tasks, joining=joining)
             if reason is None:
                 changes.append(f"{stream} is a new input")
-            else:
-                self.refused.add(stream)
+                continue
+            refused.add(stream)
+            if stream not in self._refused:
                 self._on_event(f"warning: task.inputs: {reason}; the job goes on without it")
+        self._refused = refused
         return changes

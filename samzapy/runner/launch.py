@@ -12,10 +12,8 @@ from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.status import JobStatus
 from samzapy.errors import JobTakenOver
 from samzapy.failpoints import reach
-from samzapy.runner.base import JobOutcome, PreparedJob, Restart, Runner, RunOptions
-from samzapy.runner.inputs import await_inputs
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.prepare import preparing
-from samzapy.runner.stopping import StopSignals
 
 
 def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig, Runner, tuple[str, ...]]:
@@ -39,10 +37,10 @@ def launch(
     unfit: tuple[str, ...] = (),
 ) -> JobOutcome:
     """Run a job to its end as `launch_once` does, and again from the beginning for each change of its inputs."""
-    restart: Restart | None = Restart()
-    while restart is not None:
-        outcome = launch_once(config, runner, options, shown, until_end=until_end, unfit=unfit, restart=restart)
-        restart = outcome.restart
+    after: str | None = ""
+    while after is not None:
+        outcome = launch_once(config, runner, options, shown, until_end=until_end, unfit=unfit, after=after)
+        after = outcome.restart
     return outcome
 
 
@@ -54,11 +52,11 @@ def launch_once(
     *,
     until_end: bool,
     unfit: tuple[str, ...] = (),
-    restart: Restart = Restart(),  # noqa: B008  # frozen
+    after: str = "",
 ) -> JobOutcome:
     """Check the surroundings of a job, claim it and run it; blocks. `shown` is entered after the checks. `unfit`: the
-    warnings of `checked`; they and the job's go to `options.on_event`. `restart`: from the outcome of the run before,
-    if the job starts again. If another run has taken the job over meanwhile, this one ends well.
+    warnings of `checked`; they and the job's go to `options.on_event`. `after`: the id of the run that this one starts
+    again, empty for none. If another run has taken the job over meanwhile, this one ends well.
 
     Raises ConfigError, EnvironmentFailure, and the errors of the run.
     """
@@ -72,7 +70,7 @@ def launch_once(
     def on_claimed(prepared: PreparedJob) -> None:
         nonlocal claimed
         claimed = True
-        if restart.after is not None:
+        if after:
             reach("inputs.4")
         for warning in (*unfit, *prepared.warnings):
             options.on_event(f"warning: {warning}")
@@ -82,32 +80,13 @@ def launch_once(
         options.on_claimed(prepared)
 
     listeners = replace(options, on_page=on_page, on_claimed=on_claimed)
-    awaited, stopped = _awaited(config, options, until_end=until_end)
-    if stopped:
-        return _without_containers(config)
-    with preparing(config, until_end=until_end, awaited=awaited, safe=options.safe, restart=restart) as start, shown:
+    with preparing(config, until_end=until_end, after=after) as start, shown:
         try:
             return runner.run(start, listeners)
         except JobTakenOver as taken:
-            if restart.after is None or claimed:
+            if not after or claimed:
                 raise
             options.on_event(f"{taken}: this run ends")
-            return _without_containers(config)
+            return JobOutcome(JobStatus(name=config.name, stopping=True), stopped=True)
         finally:
             page.remove()
-
-
-def _without_containers(config: JobConfig) -> JobOutcome:
-    """The outcome of a run that has ended before it had containers."""
-    status = JobStatus(name=config.name, stopping=True)
-    return JobOutcome(status, stopped=True)
-
-
-def _awaited(config: JobConfig, options: RunOptions, *, until_end: bool) -> tuple[bool, bool]:
-    """Wait for the first input, if the job has to; returns whether it has waited, and whether a stop has ended the
-    wait."""
-    if until_end or config.task.refresh_ms is None:
-        return False, False
-    with StopSignals() as signals:
-        awaited = await_inputs(config, options.on_event, lambda: signals.received or options.stop.asked)
-    return awaited, signals.received or (awaited and options.stop.asked)

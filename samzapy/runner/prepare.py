@@ -57,8 +57,7 @@ from samzapy.job.planner import (
     without_idle_standbys,
 )
 from samzapy.job.transactions import transactional_id, weakened_state
-from samzapy.runner.base import PreparedJob, Restart, StartableJob
-from samzapy.runner.folders import check_folders
+from samzapy.runner.base import PreparedJob, StartableJob
 from samzapy.runner.handover import Handover
 from samzapy.storage.changelog.topic import changelog_spec, check_described, vanished
 from samzapy.storage.engines import check_checkpoints, make_ready
@@ -67,23 +66,20 @@ from samzapy.system.clients import KnownStreams, SystemClients, load_factory
 
 @dataclass(frozen=True)
 class Occasion:
-    """The circumstances of a run's start. `run`: its record. `awaited`: the job has waited for its first input, which
-    it reads from the oldest record. `safe`: the previous run takes the job back if this one fails before it polls its
-    inputs. `restart`: from the run of this process that has ended because the inputs have changed."""
+    """The circumstances of a run's start. `run`: its record. `after`: the id of the run that has ended because the
+    inputs have changed, so that this one starts the job again; empty for none."""
 
     run: JobRun
     until_end: bool = False
-    awaited: bool = False
-    safe: bool = False
-    restart: Restart = Restart()  # noqa: RUF009  # frozen
+    after: str = ""
 
 
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check, claim and set up, in this order. An active run of the job is fenced; it is not asked to hand the job over.
 
     0  find the inputs that the patterns of the job file match
-    1  check that the systems allow the guarantee, that the task class and the stores' engines can be imported, that the
-       systems and engines accept their settings, and that the job's folders can be written to
+    1  check that the systems allow the guarantee, that the task class and the stores' engines can be imported, and that
+       the systems and engines accept their settings
     2  check that every input exists, including the inputs of stores and the stream of dead letters; count the
        partitions
     3  if the job's checkpoints exist already, take the job over, as described in `take_over`
@@ -103,28 +99,20 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
 
 @contextmanager
-def preparing(
-    config: JobConfig,
-    *,
-    until_end: bool = False,
-    awaited: bool = False,
-    safe: bool = False,
-    restart: Restart = Restart(),  # noqa: B008  # frozen
-) -> Iterator[StartableJob]:
+def preparing(config: JobConfig, *, until_end: bool = False, after: str = "") -> Iterator[StartableJob]:
     """Do steps 0 to 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go. The keywords:
     see `Occasion`."""
     arm_from_environment(os.environ)
-    with _checked(config, Occasion(this_run(), until_end, awaited, safe, restart)) as job:
+    with _checked(config, Occasion(this_run(), until_end, after)) as job:
         yield job
 
 
 @contextmanager
 def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
-    config = resolved(given, occasion.restart.refused)
+    config = resolved(given)
     code = checked_code(config)
     code.streams.make_ready()
     make_ready(config, code.engines, code.serdes)
-    check_folders(config, code.engines)
     config = without_idle_standbys(config, code.engines)
     with open_job(config, "driver") as (clients, checkpoints):
         streams = KnownStreams(clients)
@@ -180,14 +168,14 @@ class _CheckedJob(StartableJob):
 
     def announce(self) -> bool:
         config, checkpoints = self.config, self._checkpoints
-        if not config.handover_ms or self._occasion.restart.after is not None or not self._started_before():
+        if not config.handover_ms or self._occasion.after or not self._started_before():
             return False
         before, complete = peek_owner(checkpoints)
         if before is None or before.job != (config.name, config.id) or not may_answer(before):
             return False
         if complete and has_ended(checkpoints, before):
             return False
-        request = HandoverRequest(before.id, self._occasion.run, safe=self._occasion.safe)
+        request = HandoverRequest(before.id, self._occasion.run)
         self._handover = Handover(config, before, request, goes_on=may_answer)
         self._handover.begin()
         return True
@@ -229,8 +217,6 @@ class _CheckedJob(StartableJob):
             epoch=None if config.task.checkpoint is None else claim.run.epoch,
             lease_ms=claim.run.lease_ms,
             given=self._given,
-            refused=self._occasion.restart.refused,
-            safe=self._occasion.safe,
             inputs={stream: found for stream in read if (found := self._streams(stream)) is not None},
         )
 
@@ -241,8 +227,8 @@ class _CheckedJob(StartableJob):
 
     def _check_restart(self) -> None:
         """Raise JobTakenOver if the run that starts again has lost the job meanwhile."""
-        after = self._occasion.restart.after
-        owner, _ = peek_owner(self._checkpoints) if after is not None else (None, True)
+        after = self._occasion.after
+        owner, _ = peek_owner(self._checkpoints) if after else (None, True)
         if owner is not None and owner.id != after:
             raise JobTakenOver.by(self.config.name, owner.started_ms, owner.host, owner.pid)
 
@@ -263,7 +249,7 @@ class _CheckedJob(StartableJob):
         refuse_renamed(config, checkpoints, self._streams)
         before = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
         known = forget_gone(before, config.task.inputs, patterns)
-        late = late_inputs(config, patterns, known, ever=bool(before) or self._occasion.awaited)
+        late = late_inputs(config, patterns, known, ever=bool(before))
         inputs = follow_growth(known, counts, keeps_state=keeps_state(config.stores), late=late)
         check_copartitioned(config, inputs, self._code.task_class)
         previous = read_changelog_partitions(checkpoints)

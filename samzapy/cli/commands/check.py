@@ -36,7 +36,6 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     from samzapy.container.tasks.task_class import never_called
     from samzapy.job.planner import without_idle_standbys
     from samzapy.job.transactions import weakened_state
-    from samzapy.runner.folders import check_folders
     from samzapy.runner.spark.driver_address import with_sparks_defaults
     from samzapy.runner.spark.master import check_reach, checked_master
     from samzapy.system.clients import load_factory
@@ -53,7 +52,6 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
         warn(warning)
     for warning in check_reach(config):
         warn(warning)
-    check_folders(config, code.engines)
     result = None if offline else _find_inputs(config)
     now = config if result is None else with_inputs(config, result.by_pattern)
     model, kept = (None, ()) if offline or not now.task.inputs else _look_around(now, code)

@@ -16,7 +16,6 @@ import click
 from samzapy.cli.options import JOB, OVERRIDES, pairs
 from samzapy.cli.output import discard, json_text, status_console, warn
 from samzapy.cli.progress import RunDisplay, summary
-from samzapy.errors import HandoverFailed
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,6 @@ class RunFlags:
     strict: bool = False
     verbose: bool = False
     as_json: bool = False
-    handover: str = "fast"
     master: str | None = None
     py_files: str | None = None
 
@@ -41,13 +39,6 @@ class RunFlags:
 @click.option("--until-end", is_flag=True, help="Stop at the current ends of the inputs.")
 @click.option(
     "--py-files", metavar="A.py,B.zip", help="Code of the job, here and on the executors (job.spark.py.files)."
-)
-@click.option(
-    "--handover",
-    type=click.Choice(["fast", "safe"]),
-    default="fast",
-    show_default=True,
-    help="safe: the active run takes the job back if this one fails before it reads its inputs.",
 )
 @click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
 @click.option("--verbose", is_flag=True, help="Also show the log of Spark.")
@@ -65,30 +56,26 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
         keys["job.spark.master"] = flags.master
     if flags.py_files is not None:
         keys["job.spark.py.files"] = flags.py_files
-    try:
-        restart = run_job(job, keys, flags, os.environ.pop(_RESTART, None))
-    except HandoverFailed as failure:
-        warn(f"{failure}; starting it")
-        restart = ""
+    restart = run_job(job, keys, flags, os.environ.pop(_AFTER, ""))
     if restart is None:
         return
-    if restart:
-        os.environ[_RESTART] = restart
+    os.environ[_AFTER] = restart
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  # this command again
 
 
-#: The environment variable with the `Restart` of a run that executes its command anew.
-_RESTART = "SAMZAPY_RESTART"
+#: The environment variable with the id of the run that has executed its command anew.
+_AFTER = "SAMZAPY_RESTART"
 
 
-def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags, restart: str | None = None) -> str | None:
-    """Load, prepare and run the job, and show its progress; prints the outcome on standard output. Returns the text of
-    a `Restart`, instead of the print, if the job has to start again; `restart` is that of the run before."""
+def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags, after: str = "") -> str | None:
+    """Load, prepare and run the job, and show its progress; prints the outcome on standard output. Returns the id of
+    the run, instead of the print, if the job has to start again. `after`: the id of the run before, if it starts
+    again."""
     from samzapy.cli.progress import terminal_log
     from samzapy.config.loader import load_job
     from samzapy.container.supervision.log_files import DRIVER, container_file, process_logging
-    from samzapy.runner.base import Restart, RunOptions
+    from samzapy.runner.base import RunOptions
     from samzapy.runner.launch import checked, launch_once
     from samzapy.runner.local import runner_of
 
@@ -98,20 +85,16 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags, restart: s
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
     here = flags.runner == "local"
     file, container = (container_file("0"), "0") if here else (DRIVER, "")
-    options = RunOptions(
-        on_status=display.status, on_event=display.event, verbose=flags.verbose, safe=flags.handover == "safe"
-    )
+    options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
 
     @contextmanager
     def shown() -> Iterator[None]:
         with display, process_logging(log, config.job_name, file, container, terminal):
             yield
 
-    outcome = launch_once(
-        config, runner, options, shown(), until_end=flags.until_end, unfit=unfit, restart=Restart.of_text(restart)
-    )
+    outcome = launch_once(config, runner, options, shown(), until_end=flags.until_end, unfit=unfit, after=after)
     if outcome.restart is not None:
-        return outcome.restart.to_text()
+        return outcome.restart
     as_json = {**outcome.status.to_json(), "stopped": outcome.stopped}
     try:
         click.echo(json_text(as_json) if flags.as_json else summary(outcome.status))

@@ -112,24 +112,21 @@ class _Request(msgspec.Struct):
     run: str
     by: _Asking
     go: bool
-    safe: bool = False
 
 
 @dataclass(frozen=True)
 class HandoverRequest:
-    """A new run, `by`, asks the run `run` to get ready for a handover; with `go`, to commit and let go now. `safe`: and
-    to take the job back if the new run ends before it has polled its inputs."""
+    """A new run, `by`, asks the run `run` to get ready for a handover; with `go`, to commit and let go now."""
 
     run: str
     by: JobRun
     go: bool = False
-    safe: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a job record."""
         by = self.by
         asking = _Asking(by.id, by.started_ms, by.host, by.pid, by.born, by.boot)
-        return {"run": self.run, "by": plain(asking), "go": self.go, "safe": self.safe}
+        return {"run": self.run, "by": plain(asking), "go": self.go}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HandoverRequest:
@@ -140,7 +137,7 @@ class HandoverRequest:
             raise RestoreError(f"the job's record of a handover cannot be read ({cause})") from cause
         by = asked.by
         run = JobRun(by.run, by.started_ms, by.host, by.pid, born=by.born, boot=by.boot)
-        return cls(asked.run, run, asked.go, asked.safe)
+        return cls(asked.run, run, asked.go)
 
 
 @dataclass(frozen=True)
@@ -228,25 +225,6 @@ class Ownership:
         """Record that this run has heard the request; with the clients of `look`."""
         value = {"run": self.run_id, "by": request.by.id}
         self._records.checkpoints.write_record(JobRecord.HEARD, value)
-
-    def note_polled(self) -> None:
-        """Record that every container of this run has polled its inputs, for the previous run in a safe handover."""
-        self._records.checkpoints.write_record(JobRecord.HEARD, {"run": self.run_id, "polled": True})
-
-    def has_polled(self, run: JobRun) -> bool | None:
-        """Whether the run, which owns the job, has polled its inputs; None while that is open. It is False for a run
-        that has failed, and True if it needs no previous run any more: it was stopped, or another run owns the job."""
-        checkpoints = self._records.checkpoints
-        with checkpoints.one_pass():
-            heard, end, owner = (
-                checkpoints.read_record(JobRecord.HEARD).newest or {},
-                RunEnd.read(checkpoints, run),
-                read_owner(checkpoints),
-            )
-        if end is not None and end.failed:
-            return False
-        polled = heard.get("run") == run.id and bool(heard.get("polled"))
-        return True if polled or end is not None or owner is None or owner.id != run.id else None
 
     @contextmanager
     def one_look(self) -> Iterator[None]:

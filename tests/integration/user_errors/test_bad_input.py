@@ -502,10 +502,3 @@ def test_debug_shows_the_traceback_wherever_it_stands(place):
         assert code == 2
         assert "Traceback (most recent call last):" in lines
         assert lines[-1] == "error: config: file not found: none.properties"
-
-
-@both_commands
-def test_a_state_folder_that_is_a_file_is_told_before_anything_is_made(refused, place, command):
-    (place.folder / "state").write_text("")
-    lines = refused(command, STORE | {"stores.s.factory": "rocksdb"}, code=3)
-    assert lines == ["error: job.logged.store.base.dir: expected a folder, state is not one, got 'state'"]

@@ -20,7 +20,6 @@ from samzapy.checkpoint.states import TopicCheckpointStoreFactory
 from samzapy.config.loader import load_job
 from samzapy.config.streams import StreamConfig
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, PositionVoid, RestoreError, TaskMigrated
-from samzapy.runner.folders import check_folders
 from samzapy.system.clients import job_clients
 
 SSP = SystemStreamPartition("kafka", "orders.eu", 3)
@@ -215,9 +214,7 @@ FILES = {
 @pytest.mark.parametrize(
     ("given", "below"), [("~/kept", "home/kept"), ("kept", "work/kept"), ("./~/kept", "work/~/kept")]
 )
-def test_a_tilde_is_the_home_folder_for_the_checkpoints_and_for_the_check_of_their_folder(
-    tmp_path, monkeypatch, given, below
-):
+def test_a_tilde_is_the_home_folder_for_the_checkpoints(tmp_path, monkeypatch, given, below):
     (tmp_path / "work").mkdir()
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -227,11 +224,6 @@ def test_a_tilde_is_the_home_folder_for_the_checkpoints_and_for_the_check_of_the
         manager_for(config, clients).start()
     assert (tmp_path / below / config.job_name).is_dir()
     assert Path(config.state_checkpoint.path).absolute() == tmp_path / below
-    (tmp_path / below / config.job_name).rmdir()
-    (tmp_path / below).rmdir()
-    (tmp_path / below).write_text("")
-    with pytest.raises(EnvironmentFailure, match=r"task.checkpoint.path: expected a folder"):
-        check_folders(config, {})
 
 
 def test_the_home_folder_of_a_user_who_has_none_is_refused():

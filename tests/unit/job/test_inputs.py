@@ -79,9 +79,7 @@ def test_a_pattern_without_a_match_is_an_error_that_says_what_to_do():
     with pytest.raises(ConfigError) as caught:
         check_found(config, find_inputs(config, {"local": ["clicks"]}))
     assert str(caught.value) == (
-        "task.inputs: matches no stream of system 'local' now; create one first, or set job.inputs.refresh.ms and the "
-        "job "
-        "takes it when it comes, got 'local.orders-.*'"
+        "task.inputs: matches no stream of system 'local' now; create one first, got 'local.orders-.*'"
     )
 
 

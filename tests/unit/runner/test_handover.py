@@ -3,7 +3,6 @@
 import threading
 from collections import Counter
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from rigs.side_by_side import DEADLINE_S, PARTITIONS, NumbersScene, Run
@@ -15,7 +14,7 @@ from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import read_owner
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import HandoverRequest, this_run
-from samzapy.errors import HandoverFailed, JobFailed, JobTakenOver, RestoreError
+from samzapy.errors import JobFailed, JobTakenOver, RestoreError
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.runner import handover
 from samzapy.runner.base import RunOptions
@@ -34,23 +33,18 @@ class Echo(StreamTask):
         collector.send(OutgoingMessageEnvelope(SystemStream("sys", "out"), envelope.message, key=envelope.key))
 
 
-class Unable(Echo):
-    def init(self, context):
-        raise ValueError("no init")
-
-
 class Scene(NumbersScene):
     def __init__(self, **keys):
         # Only a stop commits.
         commits = {"task.commit.ms": "600000", "task.guarantee": "at-least-once"}
         super().__init__("handed", f"{__name__}:Echo", **commits, **keys)
 
-    def start(self, safe=False, **keys):
+    def start(self, **keys):
         """Start the job as the command does."""
         config = load_job(self.flat | keys)
 
         def start(options):
-            return launch(config, LocalRunner(), replace(options, safe=safe), threading.Lock(), until_end=False)
+            return launch(config, LocalRunner(), options, threading.Lock(), until_end=False)
 
         return Run(start)
 
@@ -84,35 +78,6 @@ def test_the_run_before_commits_and_ends_well_and_the_next_one_repeats_nothing()
     assert any("has taken over: every task commits" in line for line in first.events)
     scene.send(50)
     second.processed(50)
-    end(scene, second)
-    assert scene.outputs() == Counter(range(150))
-
-
-def test_a_safe_handover_to_a_run_that_fails_in_init_goes_back():
-    scene = Scene()
-    scene.send(100)
-    first = scene.start()
-    first.processed(100)
-    second = scene.start(safe=True, **{"task.class": f"{__name__}:Unable"})
-    assert "no init" in str(second.join())
-    assert isinstance(first.join(), HandoverFailed)
-    third = scene.start()
-    scene.send(50)
-    third.processed(50)
-    end(scene, third)
-    assert scene.outputs() == Counter(range(150))
-
-
-def test_a_safe_handover_to_a_run_that_polls_ends_the_run_before():
-    scene = Scene()
-    scene.send(100)
-    first = scene.start()
-    first.processed(100)
-    second = scene.start(safe=True)
-    assert first.join() is None
-    scene.send(50)
-    second.processed(50)
-    assert scene.record(JobRecord.HEARD)["polled"]
     end(scene, second)
     assert scene.outputs() == Counter(range(150))
 
