@@ -9,9 +9,9 @@ For fixtures of pytest see samzapy.pytest_plugin.
 """
 
 from samzapy.testing.driver import ManualClock, TaskTestDriver
+from samzapy.testing.job import Outputs
 from samzapy.testing.runner import FinishedRun, Input, TestRunner
 from samzapy.testing.store import OpenStore, open_store
-from samzapy.testing.streams import Outputs
 
 __all__ = [
     "FinishedRun",

@@ -19,8 +19,7 @@ from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
 from samzapy.testing.attempt import Attempt
-from samzapy.testing.job import JobSource, Workbench
-from samzapy.testing.streams import Outputs, Partitions
+from samzapy.testing.job import JobSource, Outputs, Partitions, Workbench
 
 
 class ManualClock:

@@ -22,8 +22,7 @@ from samzapy.storage.engines import load_engines
 from samzapy.storage.inspection import ChangelogReader, Contents, Selection, read_files
 from samzapy.storage.local.directory import lies_beside, store_directory
 from samzapy.system.clients import job_clients
-from samzapy.testing.job import JobSource, Workbench
-from samzapy.testing.streams import Outputs, Streams
+from samzapy.testing.job import JobSource, Outputs, Streams, Workbench
 
 #: A store's entries by changelog partition; None where nothing outlives the run.
 Entries = dict[int, dict[Any, Any]] | None

@@ -1,24 +1,21 @@
 """TaskTestDriver with a batch task: what it sends together is a batch, and everything else is as for other tasks."""
 
-from pathlib import Path
-
 import pytest
 from tested_tasks import JOB
 
-from samzapy import BatchTask, EndOfStreamListenerTask, InitableTask, SystemStream, WindowableTask
+from samzapy import BatchTask, InitableTask, SystemStream
 from samzapy.errors import TaskFailed
-from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.testing import ManualClock, TaskTestDriver
+from samzapy.testing import TaskTestDriver
 
 OUT = SystemStream("sys", "out")
 
 
-class Noting(BatchTask, InitableTask, WindowableTask, EndOfStreamListenerTask):
+class Noting(BatchTask, InitableTask):
     """Notes its batches, counts keys, and does what the last message says."""
 
     def init(self, context):
         self.counts = context.get_store("counts")
-        self.batches, self.windows = [], 0
+        self.batches = []
 
     def process_batch(self, batch, collector, coordinator):
         self.batches.append(batch)
@@ -31,15 +28,6 @@ class Noting(BatchTask, InitableTask, WindowableTask, EndOfStreamListenerTask):
         collector.send_batch(OUT, batch.keys, batch.messages, inputs=batch.offsets)
         if batch.messages[-1] == "commit":
             coordinator.commit()
-        if batch.messages[-1] == "stop":
-            coordinator.shutdown()
-
-    def window(self, collector, coordinator):
-        self.windows += 1
-        collector.send_message(OUT, "window", "w")
-
-    def on_end_of_stream(self, collector, coordinator):
-        self.ended = True
 
 
 @pytest.fixture
@@ -78,12 +66,6 @@ def test_posted_messages_are_a_batch_of_each_partition():
         assert driver.changelog("counts", 2).pairs == [("a", 3)]
 
 
-def test_the_keys_of_batches_are_kept_to():
-    with TaskTestDriver(Noting, JOB, {"task.batch.max.messages": "2"}) as driver:
-        driver.send_batch("in", ["a"] * 5, ["x"] * 5)
-        assert sizes(driver) == [2, 2, 1]
-
-
 def test_a_batch_that_waits_comes_when_its_time_has_passed_on_the_clock():
     with TaskTestDriver(Noting, JOB, {"task.batch.max.wait.ms": "300", "task.batch.max.messages": "4"}) as driver:
         driver.send("in", "x", "a")
@@ -98,19 +80,6 @@ def test_a_batch_that_waits_comes_when_its_time_has_passed_on_the_clock():
         driver.restart()
         driver.advance(0.3)
         assert driver.store("counts").get("a") == 7
-
-
-def test_the_clock_the_windows_and_the_commits_are_those_of_the_test():
-    clock = ManualClock(wall_ms=1_000)
-    with TaskTestDriver(Noting, JOB, clock=clock) as driver:
-        driver.send_batch("in", ["a", "a"], ["x", "y"])
-        assert list(driver.task().batches[0].timestamps) == [1_000, 1_000]
-        driver.window()
-        driver.advance(21)
-        assert driver.task().windows == 5
-        assert driver.changelog("counts").pairs == [("a", 2)]
-        driver.send_batch("in", ["b"], ["commit"])
-        assert driver.changelog("counts").pairs == [("a", 2), ("b", 1)]
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once", "exactly-once"])
@@ -143,29 +112,3 @@ def test_failures_are_raised_by_send_batch_and_a_task_that_stops_is_stopped(driv
         driver.send_batch("in", ["a"], ["x"])
     with pytest.raises(TaskFailed, match=r"sys\.in\[0\]@1"):
         driver.restart()
-
-
-def test_a_fail_point_of_the_test_ends_the_task(driver):
-    driver.send_batch("in", ["a"], ["x"])
-    arm("commit.3")
-    try:
-        with pytest.raises(FailPointReached):
-            driver.commit()
-    finally:
-        disarm()
-    assert not driver.running
-
-
-def test_a_vote_to_stop_commits_the_batch(driver):
-    driver.send_batch("in", ["a", "a"], ["x", "stop"])
-    assert not driver.running
-    assert driver.changelog("counts").pairs == [("a", 2)]
-
-
-def test_a_job_file_with_a_batch_task_runs(tmp_path):
-    file: Path = tmp_path / "job.properties"
-    file.write_text("".join(f"{key}={value}\n" for key, value in {**JOB, "job.name": "batches"}.items()))
-    with TaskTestDriver(Noting, file, {"systems.sys.samza.factory": "memory"}) as driver:
-        driver.send("in", "x", "a")
-        assert driver.turn() is False
-        assert sizes(driver) == [1]

@@ -7,7 +7,6 @@ import pytest
 from tested_tasks import JOB, Counting, Doubling, HoldingBack
 
 from samzapy import (
-    CoroutineTask,
     InitableTask,
     OutgoingMessageEnvelope,
     SideInputsProcessor,
@@ -79,16 +78,6 @@ def test_windows_and_commits_come_when_the_clock_says_so(driver):
     assert driver.clock.monotonic() == pytest.approx(22.0)
 
 
-def test_window_is_called_at_once_when_the_test_says_so(driver):
-    driver.window()
-    assert driver.task().windows == 1
-
-
-def test_a_task_that_asks_for_a_commit_gets_one(driver):
-    driver.send("in", "commit", "a")
-    assert driver.changelog("counts").pairs == [("a", 1)]
-
-
 def test_a_message_has_the_time_of_the_clock_or_its_own(driver):
     driver.clock.advance(1.5)
     driver.send("in", "x", "a")
@@ -126,15 +115,6 @@ def test_tasks_that_share_a_partition_number_are_told_apart_by_name():
         assert {name: store.get("a") for name, store in named.items()} == {"in": None, "more": 1}
         with pytest.raises(ConfigError, match="task: is 0 tasks"):
             driver.task(task="nobody")
-
-
-def test_dead_letters_are_outputs_as_any_other():
-    keys = {"task.error.process.policy": "dead-letter", "task.dead.letter.stream": "sys.dead"}
-    with TaskTestDriver(Counting, JOB, keys) as driver:
-        driver.send("in", "fail", "a")
-        driver.send("in", "x", "b")
-        assert driver.outputs("dead").keys == ["a"]
-        assert driver.outputs("out").pairs == [("b", 1)]
 
 
 def test_a_key_goes_to_the_partition_that_a_java_producer_would_choose():
@@ -189,13 +169,6 @@ def test_in_exactly_once_outputs_are_committed_with_the_commit_and_not_before():
         assert driver.committed("out") == []
         driver.commit()
         assert driver.committed("out").messages == [1]
-
-
-def test_at_most_once_loses_a_message_whose_offset_was_committed_ahead():
-    with TaskTestDriver(Counting, JOB, {"task.guarantee": "at-most-once"}) as driver:
-        driver.crash(at="commit.5", during=lambda: driver.send("in", "x", "a"))
-        driver.restart()
-        assert driver.outputs("out") == []
 
 
 @pytest.mark.parametrize("factory", ["memory", "rocksdb"])
@@ -448,13 +421,6 @@ def test_a_start_that_fails_leaves_nothing_either():
     assert len(MemoryCluster._named) == known
 
 
-def test_a_clock_can_be_shared_with_the_test():
-    clock = ManualClock(1_000)
-    with TaskTestDriver(Counting, JOB, clock=clock) as driver:
-        driver.send("in", "x", "a")
-        assert driver.outputs("out")[0].event_time == 1_000
-
-
 def test_the_test_names_the_streams_that_match_a_regular_expression():
     job = {**JOB, "task.inputs": "sys.in-.*"}
     with TaskTestDriver(Counting, job, partitions={"in-eu": 2, "sys.in-us": 1}) as driver:
@@ -467,22 +433,10 @@ def test_the_test_names_the_streams_that_match_a_regular_expression():
         TaskTestDriver(Counting, job)
 
 
-class FailingTwice(CoroutineTask, InitableTask):
-    """Fails twice over each message."""
-
-    def init(self, context):
-        self.counts, self.tries = context.get_store("counts"), 0
-
-    async def process(self, envelope, collector, coordinator):
-        self.tries += 1
-        self.counts.put("done", (self.counts.get("done") or 0) + 1)
-        if self.tries % 3:
-            raise ValueError("told to")
-
-
-def test_a_message_of_an_asynchronous_task_is_tried_again_although_the_clock_stands_still():
-    with TaskTestDriver(FailingTwice, JOB | {"task.error.process.policy": "retry(2, 1ms)"}) as driver:
-        for _ in range(2):
-            driver.send("in", 1, key="a")
-        assert driver.task().tries == 6
-        assert driver.store("counts").get("done") == 2
+def test_the_clock_goes_back_only_by_the_time_of_day():
+    clock = ManualClock(1_000)
+    clock.advance(5)
+    with pytest.raises(ValueError, match="cannot go back to 4"):
+        clock.advance_to(4)
+    clock.set_wall(7)
+    assert (clock.monotonic(), clock.wall_ms()) == (5.0, 7)

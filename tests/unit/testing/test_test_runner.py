@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tested_tasks import JOB, Counting, Doubling
+from tested_tasks import JOB, Counting
 
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.errors import ConfigError, StoreError, TaskFailed
@@ -18,13 +18,6 @@ def test_a_job_runs_to_the_ends_of_its_inputs():
     assert sorted(run.changelog("counts").pairs) == [("a", 2), ("b", 1)]
     assert run.status.processed == 3
     assert run.status.remaining == 0
-
-
-def test_a_job_without_messages_ends_at_once():
-    run = COUNTING.run()
-    assert run.status.processed == 0
-    assert run.outputs("out") == []
-    assert run.store("counts") == {}
 
 
 def test_messages_without_a_key_go_to_the_partitions_in_turn_and_an_input_says_where():
@@ -56,18 +49,6 @@ def test_a_task_hears_of_the_end_of_its_inputs():
     assert run.outputs("ends").messages == ["end", "end"]
 
 
-def test_asynchronous_tasks_run_to_the_end():
-    run = TestRunner.of(Doubling).with_config(JOB | {"task.max.concurrency": "4"}).with_input("in", range(20)).run()
-    assert sorted(run.outputs("out").messages) == list(range(0, 40, 2))
-
-
-@pytest.mark.parametrize("guarantee", ["at-most-once", "effectively-once", "exactly-once"])
-def test_a_run_without_a_crash_is_the_same_in_every_guarantee(guarantee):
-    run = COUNTING.with_config({"task.guarantee": guarantee}).with_input("in", [("a", 1), ("a", 1)]).run()
-    assert run.outputs("out").messages == [1, 2]
-    assert run.store("counts") == {"a": 2}
-
-
 def test_a_job_file_runs_as_it_is_but_for_its_systems(tmp_path):
     file = tmp_path / "job.properties"
     keys = {
@@ -91,20 +72,9 @@ def test_what_the_task_raises_is_raised_by_run():
         COUNTING.with_input("in", [("a", "fail")]).run()
 
 
-def test_every_problem_is_reported_together():
-    with pytest.raises(ConfigError) as caught:
-        TestRunner.of(Counting).with_config({"task.commit.ms": "soon"}).run()
-    assert {problem.key for problem in caught.value.problems} == {"task.commit.ms", "task.inputs"}
-
-
 def test_messages_for_an_input_that_has_some_are_refused():
     with pytest.raises(ValueError, match="in has its messages already: give all of them in one with_input"):
         COUNTING.with_input("in", ["x"]).with_input("in", ["y"])
-
-
-def test_an_input_that_the_job_does_not_read_is_refused():
-    with pytest.raises(ConfigError, match=r"it reads sys\.in, got 'inn'"):
-        COUNTING.with_input("inn", ["x"]).run()
 
 
 def test_a_store_on_disk_is_read_from_its_files_and_one_in_memory_has_gone():
@@ -115,24 +85,6 @@ def test_a_store_on_disk_is_read_from_its_files_and_one_in_memory_has_gone():
     assert run.changelog("counts") == []
     with pytest.raises(StoreError, match="nothing of it is left"):
         runner.with_config(keys).run().store("counts")
-
-
-class Remembering(StreamTask):
-    """Puts each message into two stores."""
-
-    def init(self, context):
-        self.stores = [context.get_store(name) for name in ("counts", "more")]
-
-    def process(self, envelope, collector, coordinator):
-        for store in self.stores:
-            store.put(envelope.key, envelope.message)
-
-
-def test_several_stores_are_read_at_the_end_of_a_run_however_many_records_their_changelogs_have():
-    more = {key.replace("counts", "more"): value.replace("counts", "more") for key, value in JOB.items()}
-    messages = [(f"key-{number}", number) for number in range(1_001)]
-    run = TestRunner.of(Remembering).with_config(JOB | more).with_input("in", messages).run()
-    assert run.store("counts") == run.store("more") == dict(messages)
 
 
 def test_a_key_in_several_partitions_is_not_one_entry():

@@ -5,10 +5,8 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-import pytest
 from tested_tasks import JOB, Counting
 
-from samzapy.errors import ConfigError
 from samzapy.testing import TaskTestDriver, TestRunner, job
 
 KAFKA = {
@@ -17,31 +15,6 @@ KAFKA = {
     "systems.sys.consumer.bootstrap.servers": "nowhere:9092",
     "systems.sys.producer.bootstrap.servers": "nowhere:9092",
 }
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("systems.sys.consumer.isolation.level", "read_uncommitted"),
-        ("systems.sys.consumer.fetch.mni.bytes", "1"),
-        ("systems.sys.producer.enable.idempotence", "false"),
-        ("systems.sys.samza.factory", "nowhere:NoFactory"),
-    ],
-)
-@pytest.mark.parametrize("kit", [TaskTestDriver, lambda task, config: TestRunner.of(task).with_config(config).run()])
-def test_a_setting_that_the_jobs_own_system_refuses_fails_its_tests(kit, key, value):
-    with pytest.raises(ConfigError) as caught:
-        kit(Counting, {**KAFKA, key: value})
-    assert [(problem.key, problem.value) for problem in caught.value.problems] == [(key, value)]
-
-
-def test_a_guarantee_that_the_jobs_own_system_cannot_give_fails_its_tests():
-    config = {**JOB, "systems.sys.samza.factory": "tested_tasks:WithoutTransactions", "task.guarantee": "exactly-once"}
-    with pytest.raises(
-        ConfigError, match="exactly-once needs a system with transactions for checkpoints, 'sys' has none"
-    ):
-        TaskTestDriver(Counting, config)
-    TaskTestDriver(Counting, {**config, "task.guarantee": "at-least-once"}).close()
 
 
 def test_an_address_and_files_that_only_the_deployment_has_are_not_needed():

@@ -90,27 +90,6 @@ def test_a_message_that_does_not_fit_ends_the_attempt_with_its_place_and_the_pat
     assert not driver.running
 
 
-def test_a_message_that_does_not_fit_can_be_skipped(driver_of):
-    driver = driver_of(**{"task.error.deserialize.policy": "skip"})
-    for user in ("ann", 7, "ann"):
-        driver.send("in", {"user": user})
-    assert driver.store("visits").get("ann") == Visits(2)
-
-
-def test_samzas_key_to_drop_messages_drops_those_that_do_not_fit(driver_of):
-    driver = driver_of(**{"task.drop.deserialization.errors": "true"})
-    for user in (7, "ann"):
-        driver.send("in", {"user": user})
-    assert driver.store("visits").get("ann") == Visits(1)
-
-
-def test_a_message_that_does_not_fit_can_be_tried_again_before_it_ends_the_attempt(driver_of):
-    driver = driver_of(**{"task.error.deserialize.policy": "retry(2, 1ms)"})
-    driver.send("in", {"user": "ann"})
-    with pytest.raises(SerdeError, match=MISFIT):
-        driver.send("in", {"user": 7})
-
-
 def test_a_message_that_does_not_fit_becomes_a_dead_letter_with_its_bytes_and_the_reason(driver_of):
     driver = driver_of(**LETTERS, **{"task.error.deserialize.policy": "retry(1, 1ms) then dead-letter"})
     for user in ("ann", 7, "ann"):
@@ -132,12 +111,6 @@ def test_an_output_of_another_class_meets_the_policy(driver_of):
     driver = driver_of(Sending, **{"task.error.serialize.policy": "skip"})
     driver.send("in", {"user": "ann"})
     assert driver.outputs("out") == []
-
-
-def test_a_test_reads_a_typed_output_as_objects(driver_of):
-    driver = driver_of(Counting)
-    driver.send("in", PageView("ann"))
-    assert driver.outputs("out").messages == [PageView("ann")]
 
 
 def test_a_value_of_another_class_is_refused_at_first_puts_with_its_key(driver_of):

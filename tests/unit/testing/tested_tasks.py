@@ -12,7 +12,6 @@ from samzapy import (
     SystemStream,
     WindowableTask,
 )
-from samzapy.system.memory import MemorySystemFactory
 
 OUT = SystemStream("sys", "out")
 
@@ -77,9 +76,3 @@ JOB = {
     "stores.counts.msg.serde": "long",
     "stores.counts.changelog": "sys.counts-log",
 }
-
-
-class WithoutTransactions(MemorySystemFactory):
-    """A system whose producers take no transactional id."""
-
-    transactional = False
