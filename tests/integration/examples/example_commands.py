@@ -13,8 +13,6 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[3]
 CONFIGS = PROJECT / "configs"
-#: Jobs whose input is what another one's commands leave.
-AFTER = {"popular-pages": "page-views"}
 _REMARK = re.compile(r"\s{2,}\(.*\)$")
 #: The pages, in the order in which somebody reads them.
 PAGES = (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from example_commands import AFTER, commands_of_file, commands_of_pages, job_names, run_commands
+from example_commands import commands_of_file, commands_of_pages, job_names, run_commands
 
 from samzapy.devkafka import DevBroker
 
@@ -31,8 +31,7 @@ def overrides(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[s
 
 @pytest.mark.parametrize("name", job_names())
 def test_the_commands_of_an_example_do_what_they_say(name: str, overrides: dict[str, str], tmp_path: Path) -> None:
-    before = commands_of_file(AFTER[name]) if name in AFTER else []
-    lines = [*before, *commands_of_file(name)]
+    lines = commands_of_file(name)
     assert any(line.startswith(f"samzapy run configs/{name}.properties --until-end") for line in lines)
     printed = run_commands(lines, tmp_path, overrides)
     processed = [int(count.replace(",", "")) for count in re.findall(r"^([\d,]+) messages in ", printed, re.MULTILINE)]
