@@ -111,13 +111,3 @@ def test_a_crash_while_draining_drains_again_from_the_last_commit(tmp_path):
     Draining.while_at.clear()
     drained(job)
     assert [message["id"] for _, message in job.outputs()] == [1, 2, "drained"]
-
-
-def test_a_bounded_run_that_is_drained_ends_at_whichever_end_is_nearer(tmp_path):
-    job = job_of(tmp_path)
-    send(job, 1, 2)
-    container, coordinator = job.container()
-    send(job, 3)
-    coordinator.drain()
-    container.run()
-    assert Draining.log == [1, 2, "drain"]

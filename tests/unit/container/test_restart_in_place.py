@@ -79,7 +79,6 @@ def attempts(tmp_path):
     arm("commit.5", 2, abort)
     yield build_container(config, model, lease, ends=prepared.ends, run_id=prepared.run_id), lease, tmp_path
     SlowToAnswer.lease = None
-    disarm()
 
 
 def test_the_lease_is_kept_while_the_checkpoints_system_takes_its_time(attempts):

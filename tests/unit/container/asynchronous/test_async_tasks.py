@@ -1,7 +1,6 @@
 """Asynchronous tasks: what is in flight, what a commit covers, and what ends an attempt."""
 
 import asyncio
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
@@ -19,12 +18,8 @@ from samzapy import (
     SystemStream,
     WindowableTask,
 )
-from samzapy.api.serde import Serde
 from samzapy.api.system import StreamSpec
-from samzapy.container.tasks import asynchronous
-from samzapy.container.tasks.async_messages import AsyncMessages
 from samzapy.errors import TaskFailed, TaskMigrated
-from samzapy.testing import ManualClock
 
 #: Two guarantees share the code of the others here: `make test-slow` runs them.
 GUARANTEES = [
@@ -40,7 +35,6 @@ class GatedTask(CoroutineTask, InitableTask, ClosableTask, WindowableTask, EndOf
 
     calls: ClassVar[list] = []
     failures: ClassVar[dict] = {}
-    most: ClassVar[list] = [0]
 
     async def init(self, context):
         await asyncio.sleep(0)
@@ -136,16 +130,6 @@ def test_messages_start_in_order_end_in_any_and_are_sent_when_they_end(tmp_path,
     assert job.changelog() == {f"key-{i}": 1 for i in range(4)}
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
-def test_no_more_messages_are_in_flight_than_allowed_and_one_means_one_after_the_other(tmp_path, concurrency):
-    job = AsyncJob(tmp_path, concurrency)
-    job.send(*[{"id": i} for i in range(50)])
-    assert job.run().processed == 50
-    assert job.task.most[0] == concurrency
-    if concurrency == 1:
-        assert job.ended() == list(range(50))
-
-
 def test_a_task_lives_through_its_coroutine_methods_in_order(tmp_path):
     job = AsyncJob(tmp_path)
     job.send({"id": 0})
@@ -164,22 +148,6 @@ def test_a_commit_waits_for_what_is_in_flight_and_starts_nothing_meanwhile(tmp_p
     assert sorted(job.ids()) == [0, 1]
 
 
-def test_a_message_that_never_ends_is_not_done_in_time_however_steadily_others_are(tmp_path, monkeypatch):
-    clock = ManualClock()
-
-    def order(self, message, collector, coordinator):
-        clock.advance(0.02)
-        assert message["id"] < 100, "it is long over time"
-
-    monkeypatch.setattr(GatedTask, "order", order)
-    job = AsyncJob(tmp_path, 2, **{"task.callback.timeout.ms": "1000"})
-    job.send({"id": 0}, {"id": 1, "wait": "never"}, *[{"id": i} for i in range(2, 200)])
-    container, _ = job.container(clock=clock)
-    with pytest.raises(TaskFailed, match=r"process of mem\.in\[0\]@1 was not completed within 1000 ms"):
-        container.run()
-    assert 40 <= len(job.ended()) <= 60
-
-
 def test_commits_with_messages_in_flight_cover_the_contiguous_prefix_only(tmp_path):
     keys = {"task.async.commit": "true", "task.callback.timeout.ms": "200"}
     job = AsyncJob(tmp_path, 3, **keys)
@@ -191,68 +159,6 @@ def test_commits_with_messages_in_flight_cover_the_contiguous_prefix_only(tmp_pa
         job.run()
     assert job.started() == [1, 2]
     assert set(job.ids()) == {0, 2}
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_messages_of_one_key_are_never_in_flight_together_if_asked_so(tmp_path, guarantee):
-    job = AsyncJob(tmp_path, 8, **{"task.async.key.order": "true", "task.guarantee": guarantee})
-    job.send({"id": 0, "wait": "a"}, {"id": 1}, {"id": 2}, key="same")
-    job.send({"id": 3}, {"id": 4, "open": "a"})
-    job.run()
-    ends = job.ended()
-    assert [i for i in ends if i < 3] == [0, 1, 2]
-    assert ends.index(3) < ends.index(0)
-    assert job.changelog()["same"] == 3
-
-
-class LateSerde(Serde):
-    """JSON; a `late` message decodes once the message 1 has started, and opens a gate for it then."""
-
-    def to_bytes(self, value):
-        return json.dumps(value).encode()
-
-    def from_bytes(self, data):
-        message = json.loads(data)
-        if "late" in message:
-            if ("start", 1) not in GatedTask.calls:
-                raise ValueError("not yet")
-            GatedTask.gate_of_late.set()
-        return message
-
-
-class LateKeysTask(GatedTask):
-    """Knows the gate that the serde opens."""
-
-    async def init(self, context):
-        await super().init(context)
-        GatedTask.calls = self.calls
-        GatedTask.gate_of_late = self.gate("decoded")
-
-
-def test_a_message_that_decodes_while_another_of_its_key_is_in_flight_waits_for_its_end(tmp_path):
-    keys = {
-        "task.async.key.order": "true",
-        "task.error.deserialize.policy": "retry(1000, 1ms)",
-        "serializers.registry.late.class": f"{__name__}:LateSerde",
-        "systems.mem.streams.in.samza.msg.serde": "late",
-    }
-    job = AsyncJob(tmp_path, 8, LateKeysTask, **keys)
-    job.send({"id": 0, "late": True}, {"id": 1, "wait": "decoded"}, {"id": 2}, key="same")
-    job.send({"id": 3})
-    job.run()
-    assert [call[1] for call in job.task.calls if call[0] in {"start", "end"} and call[1] < 3] == [1, 1, 0, 0, 2, 2]
-    assert job.changelog()["same"] == 3
-
-
-@pytest.mark.parametrize("guarantee", ["effectively-once", "exactly-once", "at-least-once"])
-def test_a_commit_waits_for_a_message_that_waits_for_its_key_and_was_overtaken(tmp_path, guarantee):
-    job = AsyncJob(tmp_path, 2, **{"task.async.key.order": "true", "task.guarantee": guarantee})
-    job.send({"id": 0, "wait": "a"}, {"id": 1}, key="same")
-    job.send({"id": 2, "do": "commit", "open": "a"}, {"id": 3, "do": "fail"})
-    with pytest.raises(TaskFailed):
-        job.run()
-    assert job.changelog()["same"] == 2
-    assert job.ids().count(1) == 1
 
 
 @pytest.mark.parametrize("when", ["in flight", "idle"])
@@ -428,33 +334,6 @@ def test_a_collector_refuses_outputs_once_its_message_is_done(tmp_path):
     (collector,) = job.task.calls
     with pytest.raises(RuntimeError, match=r"mem\.in\[0\]@0 is done"):
         collector.send(OutgoingMessageEnvelope(OUT, 1))
-
-
-def test_a_task_that_is_behind_is_given_no_more_until_it_has_caught_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(asynchronous, "_MOST_WAITING", 20)
-    monkeypatch.setattr(asynchronous, "_FEW_WAITING", 5)
-    most, opened = [0], []
-    accept = AsyncMessages.accept
-
-    def accepting(self, ssp, envelopes):
-        accept(self, ssp, envelopes)
-        if self.task.name == "Partition 0":
-            most[0] = max(most[0], len(self.waiting))
-
-    def order(self, message, collector, coordinator):
-        if message["id"] == "last":
-            opened[0].set()
-
-    monkeypatch.setattr(AsyncMessages, "accept", accepting)
-    monkeypatch.setattr(GatedTask, "order", order)
-    original = GatedTask.gate
-    monkeypatch.setattr(GatedTask, "gate", lambda self, name: opened.append(original(self, name)) or opened[-1])
-    job = MemoryJob(tmp_path, task=GatedTask, **{"task.poll.batch.size": "10"})
-    # The other task is through before this one's first message ends.
-    MemoryJob.send(job, *[(0, "k", {"id": i, **({"wait": "x"} if i == 0 else {})}) for i in range(500)])
-    MemoryJob.send(job, *[(1, "k", {"id": i}) for i in range(500)], (1, "k", {"id": "last"}))
-    assert job.run().processed == 1_001
-    assert 20 <= most[0] <= 40
 
 
 def test_keys_of_asynchronous_tasks_are_pointed_out_on_a_stream_task(tmp_path):

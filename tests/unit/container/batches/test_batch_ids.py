@@ -105,13 +105,6 @@ def test_with_batches_of_one_the_input_is_known():
     assert found[0].event_time == 77
 
 
-def test_headers_of_the_task_stay_behind_the_id():
-    def send(batch, collector):
-        collector.send_batch(OUT, ["k"] * 2, [1, 2], headers=[[("mine", b"1")], None], inputs=batch.offsets)
-
-    assert [[name for name, _ in each.headers] for each in sending(send)] == [[ID_HEADER, "mine"], [ID_HEADER]]
-
-
 def test_an_empty_batch_of_outputs_needs_no_inputs():
     assert sending(lambda batch, collector: collector.send_batch(OUT, None, [])) == []
 

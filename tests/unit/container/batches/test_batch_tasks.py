@@ -183,19 +183,6 @@ def test_a_timer_of_an_earlier_batch_fires_right_after_the_message_that_brings_i
     assert _alarms(AlarmByBatch, runs) == _alarms(AlarmByMessage, runs) == expected
 
 
-def test_a_timer_that_a_batch_sets_fires_behind_it():
-    runs = [[{"id": 1, "at": 0, "timer": 10}, {"id": 2, "at": 10}, {"id": 3, "at": 20}]]
-    assert _alarms(AlarmByMessage, runs) == [1, 2, ("timer", 1), 3]
-    assert _alarms(AlarmByBatch, runs) == [1, 2, 3, ("timer", 1)]
-
-
-def test_every_task_gets_only_its_own_part_of_a_broadcast_partition():
-    keys = BARE | {"task.broadcast.inputs": "sys.all#0"}
-    with TaskTestDriver(Noting, keys, partitions={"in": 2, "all": 1}) as driver:
-        driver.send_batch("all", None, [1, 2, 3])
-        assert [driver.task(n).calls for n in range(2)] == [[[1, 2, 3]]] * 2
-
-
 class Ending(BatchTask, EndOfStreamListenerTask, DrainListenerTask):
     """Asks for a stop with its first batch; notes its calls."""
 
@@ -231,15 +218,3 @@ def test_no_end_comes_before_gathered_messages_that_a_stop_leaves_to_the_next_st
     assert sorted((partition, offset) for partition, offsets in seen for offset in offsets) == [
         (partition, offset) for partition in range(2) for offset in range(3)
     ]
-
-
-def test_a_stop_of_a_draining_job_leaves_gathered_messages_and_drain_to_the_next_start(tmp_path):
-    keys = {"task.batch.max.messages": "9", "task.batch.max.wait.ms": "60000", "stores.counts.factory": "inmemory"}
-    job = MemoryJob(tmp_path, 2, Ending, **keys)
-    job.send(*((partition, "k", {"id": n}) for partition in range(2) for n in range(3)))
-    container, coordinator = job.container(until_end=False)
-    Ending.calls, Ending.stop = [], [container.stop]
-    coordinator.drain()
-    container.run()
-    assert len([call for call in Ending.calls if call != "drain"]) == 1
-    assert "drain" not in Ending.calls

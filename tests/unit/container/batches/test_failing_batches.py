@@ -5,8 +5,6 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jobs.ledgers import JOB, OUT
 
 from samzapy import BatchTask, InitableTask, StreamTask
@@ -64,18 +62,6 @@ def test_a_batch_ends_the_attempt_where_its_messages_would_and_commits_as_much(g
     found = failure_of(Limited, keys, task_guarantee=guarantee)
     assert found == failure_of(LimitedMessages, keys, task_guarantee=guarantee)
     assert "process of sys.in[0]@12 failed: ValueError: too many: [('a', 4)]" in found[0]
-
-
-@settings(max_examples=15)
-@given(keys=st.lists(st.sampled_from("abcde"), min_size=16, max_size=40))
-def test_whatever_the_batch_the_first_message_that_fails_is_named(keys):
-    assert failure_of(Limited, keys)[0] == failure_of(LimitedMessages, keys)[0]
-
-
-def test_a_policy_for_bad_records_alone_changes_nothing():
-    keys = "abcabcdefgabcbdh"
-    found = failure_of(Limited, keys, task_error_deserialize_policy="skip")
-    assert found == failure_of(Limited, keys)
 
 
 def test_the_search_calls_each_message_about_twice_at_most():

@@ -3,7 +3,6 @@
 import pytest
 from jobs.ledgers import OUT
 
-from samzapy.errors import TaskFailed
 from samzapy.operators.persistent import (
     Count,
     Keyed,
@@ -92,11 +91,3 @@ def test_outputs_of_a_batch_that_were_sent_before_a_crash_are_not_sent_again():
         driver.commit()
         assert sorted(driver.committed("out").messages) == list(range(13))
         assert sum(driver.task().state.value.values()) == 13
-
-
-def test_a_batch_that_fails_names_its_message():
-    with (
-        TaskTestDriver(Batches, JOB) as driver,
-        pytest.raises(TaskFailed, match=r"process_batch of sys\.in\[0\]@3 failed"),
-    ):
-        send(driver, range(20), ("fail",))

@@ -46,15 +46,6 @@ def test_columns_are_sent_as_envelopes_are():
     assert sent(by_column, task_error_produce_policy="skip") == sent(by_envelope)
 
 
-@pytest.mark.parametrize("policy", [{}, {"task_error_deserialize_policy": "skip"}])
-def test_the_output_that_does_not_serialize_is_named(policy):
-    def send(collector):
-        collector.send_batch(OUT, ["a", "b", "c"], [1, {2}, 3], inputs=[0, 0, 0])
-
-    with pytest.raises(SerdeError, match=r"key='b', message=\{2\}.*output 1 of a batch, from the input at offset 0"):
-        sent(send, **policy)
-
-
 class Reluctant(Serde):
     """Its way to refuse a value is the one of an iterator without a next element."""
 

@@ -21,7 +21,6 @@ GUARANTEES = [
     pytest.param("effectively-once", marks=pytest.mark.slow),
     "exactly-once",
 ]
-PROCESSED_FIRST = GUARANTEES[1:]
 COMMIT_MS = {"task.commit.ms": "30000"}
 IN = SystemStreamPartition("mem", "in", 0)
 FAILING: set[str] = set()
@@ -133,28 +132,3 @@ def test_without_transactions_a_lease_that_is_lost_during_a_commit_writes_no_che
     with pytest.raises(TaskMigrated):
         container.run()
     assert checkpoint(job).input_offsets == {IN: 0}
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_commit_that_one_task_asks_for_commits_every_task_of_its_container(tmp_path, guarantee):
-    job = job_of(tmp_path, guarantee, partitions=2)
-    job.send((0, "a", {"id": 0}), (1, "b", {"id": 1, "do": "commit"}), (1, "b", {"id": 2, "do": "fail"}))
-    with pytest.raises(Exception, match="told to"):
-        job.run()
-    committed = {name: checkpoint(job, name) for name in ("Partition 0", "Partition 1")}
-    assert sum(sum(each.input_offsets.values()) for each in committed.values()) >= 1
-    if guarantee in PROCESSED_FIRST:
-        # Whatever was processed before the failure is committed as a whole: state, outputs and positions agree.
-        assert sum(job.changelog().values()) == sum(sum(each.input_offsets.values()) for each in committed.values())
-
-
-def test_the_outputs_of_all_tasks_are_in_the_transaction_that_commits_their_inputs(tmp_path):
-    job = job_of(tmp_path, "exactly-once", partitions=3)
-    job.send(*((number % 3, "abc"[number % 3], {"id": number, "do": "commit"}) for number in range(9)))
-    arm("commit.5a", 4)
-    with pytest.raises(Exception, match=r"commit\.5a"):
-        job.run()
-    disarm()
-    job.run()
-    assert sorted(message["id"] for _, message in job.outputs()) == list(range(9))
-    assert job.changelog() == {"a": 3, "b": 3, "c": 3}

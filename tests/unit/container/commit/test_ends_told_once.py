@@ -82,16 +82,6 @@ def test_the_next_run_is_told_its_own_end(tmp_path):
         assert list(job.task.calls) == BOTH * times
 
 
-def test_an_end_is_told_again_after_more_messages(tmp_path):
-    job = job_of(tmp_path)
-    run = Run(job.config, until_end=False)
-    for times in (1, 2):
-        run.coordinator.drain()
-        run.container().run()
-        assert sorted(job.task.calls) == sorted(BOTH * times)
-        job.send((0, "a", {}), (1, "b", {}))
-
-
 def test_a_request_to_stop_at_the_end_is_made_again(tmp_path):
     job = job_of(tmp_path)
     Totalling.stops.append(True)

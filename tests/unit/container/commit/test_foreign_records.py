@@ -19,8 +19,8 @@ from samzapy.checkpoint.records import Adopted, adopt_ends, read_owner, write_ow
 from samzapy.cli.main import main
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import open_job
-from samzapy.errors import ForeignRecords, JobTakenOver, UnknownStream
-from samzapy.failpoints import arm, disarm
+from samzapy.errors import ForeignRecords, JobTakenOver
+from samzapy.failpoints import arm
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import job_clients, system_factory
 
@@ -33,12 +33,6 @@ GUARANTEES = [
 ]
 COMMIT_MS = {"task.commit.ms": "30000"}
 CHANGELOG = SystemStreamPartition("mem", "counts-changelog", 0)
-
-
-@pytest.fixture(autouse=True)
-def nothing_armed():
-    yield
-    disarm()
 
 
 def job_with(folder, guarantee="at-least-once", **keys):
@@ -138,19 +132,6 @@ def test_adopted_foreign_records_become_state(tmp_path):
     write_as_somebody_else(job, value=7)
     with pytest.raises(ForeignRecords):
         job.run()
-
-
-def test_a_store_that_has_no_changelog_yet_has_nothing_to_adopt(tmp_path, capsys, monkeypatch):
-    job = MemoryJob(tmp_path)
-    with pytest.raises(UnknownStream, match="topic 'counts-changelog' does not exist"):
-        adopt(job.config, ["counts"])
-    file = tmp_path / "job.properties"
-    file.write_text("".join(f"{key}={value}\n" for key, value in job.flat.items()))
-    monkeypatch.setattr(sys, "argv", ["samzapy", "store", "adopt", str(file)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    assert capsys.readouterr().out == "no store of the job has a changelog yet: nothing to adopt\n"
 
 
 def test_what_is_adopted_at_once_is_merged_by_topic_and_partition():

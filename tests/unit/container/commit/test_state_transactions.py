@@ -14,7 +14,6 @@ from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import read_owner, write_owner
-from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
@@ -38,12 +37,6 @@ from samzapy.testing import ManualClock
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
 COMMIT_MS = {"task.commit.ms": "30000"}
-
-
-@pytest.fixture(autouse=True)
-def nothing_armed():
-    yield
-    disarm()
 
 
 class WithoutTransactions(MemorySystemFactory):
@@ -167,30 +160,6 @@ def test_a_member_with_a_hyphen_is_refused_since_its_id_could_be_another_jobs():
         transactional_id("orders-1", "0-1")
 
 
-def test_jobs_whose_names_and_ids_read_alike_share_neither_state_nor_checkpoints(tmp_path):
-    first = config_of("orders", "v2-1")
-    second = config_of("orders-v2", "1")
-    assert isinstance(first, JobConfig)
-    assert first.job_name != second.job_name
-
-
-def test_two_jobs_of_one_name_with_other_ids_do_not_fence_each_other(tmp_path):
-    job = MemoryJob(tmp_path / "one", partitions=1, **{"task.guarantee": "exactly-once", **COMMIT_MS})
-    job.send((0, "a", {"id": 0}))
-    other = {
-        "job.id": "2",
-        "stores.counts.changelog": "mem.others-changelog",
-        "job.logged.store.base.dir": str(tmp_path / "two"),
-    }
-    first, _ = job.container()
-    second, _ = job.container(**other)
-    # The first is in the middle of its transaction when the second starts and ends.
-    arm("commit.3", 2, lambda _: (disarm(), second.run()))
-    first.run()
-    assert job.changelog() == {"a": 1}
-    assert sorted(value["count"] for _, value in job.outputs()) == [1, 1]
-
-
 def test_checkpoints_of_a_job_whose_topic_is_spelled_alike_are_refused(tmp_path):
     job = MemoryJob(tmp_path, **{"job.name": "a-b"})
     prepare(job.config)
@@ -244,21 +213,6 @@ def test_an_owner_of_the_version_before_has_an_id_a_task_and_is_fenced_too(tmp_p
 
 
 @pytest.mark.parametrize(
-    "guarantee", ["at-least-once", pytest.param("effectively-once", marks=pytest.mark.slow), "exactly-once"]
-)
-@pytest.mark.parametrize("step", ["commit.3", "commit.4", "commit.5a", "commit.5", "commit.6"])
-def test_after_a_crash_at_any_step_state_is_the_fold_of_the_committed_inputs(tmp_path, guarantee, step):
-    job = MemoryJob(tmp_path, partitions=2, **{"task.guarantee": guarantee, **COMMIT_MS})
-    job.send(*((number % 2, "ab"[number % 2], {"id": number}) for number in range(10)))
-    arm(step, 2)
-    with pytest.raises(Exception, match=step):
-        job.run()
-    disarm()
-    job.run()
-    assert job.changelog() == {"a": 5, "b": 5}
-
-
-@pytest.mark.parametrize(
     ("keys", "key"),
     [
         ({"task.state.transactions": "false"}, "task.state.transactions"),
@@ -304,20 +258,6 @@ def test_a_checkpoint_of_a_lower_epoch_never_wins(tmp_path):
         assert opened.manager.read(["Partition 0"])["Partition 0"].input_offsets == {ssp: 9}
         opened.manager.write({"Partition 0": Checkpoint({ssp: 10}, epoch=8)})
         assert opened.manager.read(["Partition 0"])["Partition 0"].input_offsets == {ssp: 10}
-
-
-def test_epochs_grow_from_run_to_run_without_any_clock_and_past_every_checkpoint(tmp_path):
-    job = MemoryJob(tmp_path, partitions=1)
-    first = prepare(job.config)
-    second = prepare(job.config)
-    assert second.epoch > first.epoch + 1000
-    ssp = SystemStreamPartition("mem", "in", 0)
-    with checkpoints_of(job) as opened:
-        opened.manager.write({"Partition 0": Checkpoint({ssp: 0}, epoch=1_795_234_665_833)})
-    third = prepare(job.config)
-    assert third.epoch > 1_795_234_665_833
-    coordinator = Coordinator("counting", JobSpec(third.model, job.config.raw), 5.0, epoch=third.epoch)
-    assert coordinator.register("0") == third.epoch + 1
 
 
 def plain_owner(job, host="elsewhere", lease_ms=7000):

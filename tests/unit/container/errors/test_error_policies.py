@@ -1,7 +1,6 @@
 """Every stage x policy x guarantee: what is left of a message that fails, and what is not."""
 
 import json
-import logging
 from typing import ClassVar
 
 import pytest
@@ -18,7 +17,6 @@ from samzapy import (
 from samzapy.api.envelope import OutputId
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.errors import (
-    ConfigError,
     ProducerError,
     RecordTooLarge,
     SerdeError,
@@ -137,16 +135,6 @@ class PolicyJob(MemoryJob):
         return [message[0] for _, message in self.outputs() if message[1] == which]
 
 
-def test_a_failure_that_was_skipped_is_shown_with_its_message_and_line(tmp_path):
-    job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
-    job.send_five("process")
-    failure = job.run().facts.failure
-    assert (failure.exception, failure.task, failure.where) == ("ValueError", "Partition 0", "process of mem.in[0]@2")
-    assert (failure.partition, failure.first, failure.last) == ("mem.in[0]", 2, 2)
-    assert "test_error_policies.py:" in failure.at
-    assert failure.traceback.endswith("ValueError: told\nto")
-
-
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("then", ["skip", "dead-letter"])
@@ -214,16 +202,6 @@ def test_a_repetition_of_process_that_succeeds_leaves_no_trace_of_the_failures(t
     assert report.processed == 3
 
 
-def test_store_changes_of_a_skipped_message_are_undone_deletions_included(tmp_path):
-    job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
-    job.send((0, "gone", {"id": 0}))
-    job.run()
-    assert job.changelog() == {"gone": 1}
-    job.send((0, "k", {"id": 1, "do": "fail"}))
-    job.run()
-    assert job.changelog() == {"gone": 1}
-
-
 class SecondSystemTask(StreamTask):
     """Sends to a second system what comes after the first message, and fails at what it is told to."""
 
@@ -258,13 +236,6 @@ def test_a_message_that_fails_leaves_nothing_on_a_system_that_it_was_the_first_t
     job.send((0, "k", {}))
     job.run()
     assert admin.offsets([out])[out].upcoming == 1
-
-
-def test_a_key_that_no_store_takes_is_the_message_s_failure(tmp_path):
-    job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
-    job.send((0, "k", {"id": 0, "do": "refused-key"}), (0, "k", {"id": 1}))
-    job.run()
-    assert job.changelog() == {"k": 1}
 
 
 def test_a_task_that_exits_is_no_message_s_failure(tmp_path):
@@ -308,41 +279,6 @@ def test_an_aborted_commit_leaves_no_dead_letter_and_the_next_one_leaves_one(tmp
     # afterwards.
     job.run()
     assert len(job.letters()) == 1
-
-
-def test_every_policy_action_is_logged_but_not_every_one_of_a_thousand(tmp_path, caplog):
-    job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
-    job.send(*[(0, "k", {"id": i, "do": "fail"}) for i in range(1_000)])
-    with caplog.at_level(logging.WARNING):
-        report = job.run()
-    assert report.metrics["errors"]["process.skipped"] == 1_000
-    lines = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
-    assert lines[0] == "Partition 0: process of mem.in[0]@0 failed, skipped: ValueError: told to"
-    assert len(lines) < 10
-
-
-def test_an_output_of_window_that_does_not_serialize_is_a_letter_without_an_input(tmp_path):
-    job = PolicyJob(tmp_path, **{"task.error.serialize.policy": "dead-letter", "task.window.ms": "1"})
-    job.send(*[(0, "k", {"id": i}) for i in range(10)])
-    container, _ = job.container(until_end=False)
-    original, made = FallibleTask.window, []
-
-    def window(self, collector, coordinator):
-        original(self, collector, coordinator)
-        made.append(1)
-        container.stop()
-
-    FallibleTask.window = window
-    try:
-        container.run()
-    finally:
-        FallibleTask.window = original
-    letters = job.letters()
-    assert len(letters) == len(made) > 0
-    key, value, headers = letters[0]
-    assert (key, value) == (None, None)
-    assert "samzapy-error-offset" not in headers
-    assert headers["samzapy-error-stage"] == b"serialize"
 
 
 def test_a_stop_interrupts_a_repetition_and_commits_what_was_done_before_the_message(tmp_path):
@@ -415,15 +351,6 @@ def test_an_input_that_is_too_large_for_a_dead_letter_ends_the_attempt_with_its_
     job.send_failing(job.most)
     with pytest.raises(RecordTooLarge, match=r"^mem\.small: the dead letter about mem\.in\[0\]@0 does not fit"):
         job.run(**job.keys)
-
-
-def test_dead_letters_of_exactly_once_must_be_within_reach_of_the_transaction(tmp_path):
-    job = PolicyJob(tmp_path, "exactly-once", **{"task.error.process.policy": "dead-letter"})
-    elsewhere = {"systems.other.samza.factory": "memory", "task.dead.letter.stream": "other.dead"}
-    with pytest.raises(
-        ConfigError, match=r"^task\.dead\.letter\.stream: exactly-once needs dead letters on system 'mem'"
-    ):
-        job.run(**elsewhere)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES[1:])

@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 import pytest
-from jobs.memory_job import OUT, MemoryJob
+from jobs.memory_job import MemoryJob
 
-from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, WindowableTask
+from samzapy import CoroutineTask, InitableTask
 from samzapy.errors import TaskFailed
 
 
@@ -17,29 +17,6 @@ def run_to_stop(job, task):
 
 def skipped(report):
     return report.metrics["errors"]["process.skipped"]
-
-
-class WindowTask(StreamTask, WindowableTask):
-    """Its window has the container stopped and sends what does not serialize."""
-
-    container = None
-
-    def process(self, envelope, collector, coordinator):
-        pass
-
-    def window(self, collector, coordinator):
-        self.container.stop()
-        collector.send(OutgoingMessageEnvelope(OUT, object()))
-
-
-class LaterTask(CoroutineTask):
-    """Does so with a message."""
-
-    container = None
-
-    async def process(self, envelope, collector, coordinator):
-        self.container.stop()
-        collector.send(OutgoingMessageEnvelope(OUT, object()))
 
 
 class StubbornCoroutine(CoroutineTask, InitableTask):
@@ -97,14 +74,3 @@ def test_a_stop_waits_for_a_repetition_that_other_messages_have_overtaken(tmp_pa
     assert skipped(run_to_stop(job, StubbornCoroutine)) == 1
     assert StubbornCoroutine.tries == 3
     assert job.changelog() == {"bad": 0, "a": 1}
-
-
-@pytest.mark.parametrize("task", [WindowTask, LaterTask])
-def test_an_output_that_belongs_to_no_message_in_turn_does_not_fail_the_stop(tmp_path, task):
-    keys = {"task.error.serialize.policy": "retry(2, 60s) then skip", "task.window.ms": "1"}
-    job = MemoryJob(tmp_path, partitions=1, task=task, **keys)
-    job.send((0, "a", {"id": 1}), (0, "a", {"id": 2}))
-    task.container, _ = job.container(until_end=False)
-    report = task.container.run()
-    assert report.phase == "done"
-    assert report.metrics["errors"]["serialize.skipped"] >= 1

@@ -117,15 +117,3 @@ def test_an_undone_change_does_not_prolong_the_life_of_an_entry(tmp_path, layers
         opened.commit()
         clock.advance(0.001)
         assert list(opened.store.all()) == []
-
-
-def test_a_value_that_is_too_large_by_now_comes_back(tmp_path):
-    keys = {"stores.s.drop.large.messages": "true", "stores.s.changelog.max.message.size.bytes": "100"}
-    with open_store(JOB | keys, "s", tmp_path) as opened:
-        journal = UndoJournal()
-        # It was put when the limit was higher.
-        opened.store.undone.put("k", b'"%b"' % (b"x" * 500))
-        journal.begin()
-        journal.watching(opened.stores.stores)["s"].put("k", "small")
-        journal.undo()
-        assert opened.store.get("k") == "x" * 500

@@ -5,7 +5,7 @@ import math
 import pytest
 from jobs.memory_job import MemoryJob
 
-from samzapy import BatchTask, CoroutineTask, EndOfStreamListenerTask, InitableTask, StreamTask
+from samzapy import BatchTask, CoroutineTask, InitableTask, StreamTask
 from samzapy.errors import SerdeError
 from samzapy.serializers import StringSerde
 from samzapy.testing import TaskTestDriver
@@ -23,11 +23,6 @@ class PuttingTask(StreamTask, InitableTask):
             list(self.counts.all())
         if envelope.message == "commit":
             coordinator.commit()
-
-
-class PuttingAtTheEnd(PuttingTask, EndOfStreamListenerTask):
-    def on_end_of_stream(self, collector, coordinator):
-        self.counts.put("a", {})
 
 
 class PuttingCoroutine(CoroutineTask, InitableTask):
@@ -62,26 +57,8 @@ def test_at_a_commit_the_error_names_the_inputs_since_the_last_one(tmp_path):
     assert failure(tmp_path, sent) == f"{TAKES} (put since the last commit, at mem.in[0]@3 to 7)"
 
 
-def test_in_a_read_the_error_names_the_inputs_up_to_the_one_at_hand(tmp_path):
-    sent = [*good(2), BAD, *good(1), (0, "b", "read"), *good(5)]
-    assert failure(tmp_path, sent) == f"{TAKES} (put since the last commit, at mem.in[0]@0 to 4)"
-
-
-def test_a_single_message_is_named_alone(tmp_path):
-    assert failure(tmp_path, [BAD]) == f"{TAKES} (put since the last commit, at mem.in[0]@0)"
-
-
 def test_a_put_that_serializes_at_once_names_its_input(tmp_path):
     assert failure(tmp_path, [*good(2), BAD, *good(2)], **UNCACHED) == f"{TAKES} (while processing mem.in[0]@2)"
-
-
-def test_a_put_that_no_message_has_caused_names_the_call(tmp_path):
-    assert failure(tmp_path, good(1), PuttingAtTheEnd, **UNCACHED) == f"{TAKES} (in on_end_of_stream)"
-
-
-def test_a_task_whose_failed_messages_are_undone_names_its_input(tmp_path):
-    keys = {"task.error.process.policy": "retry(1, 1ms)", "stores.counts.object.cache.mode": "copy"}
-    assert failure(tmp_path, [*good(2), BAD], **keys) == f"{TAKES} (while processing mem.in[0]@2)"
 
 
 class PuttingBatches(BatchTask, InitableTask):
@@ -138,11 +115,6 @@ def test_an_entry_that_cannot_be_read_is_not_about_the_message_that_asks_for_it(
         pytest.raises(SerdeError, match=r"store 'counts': value of key 'a': .*broken"),
     ):
         driver.send_batch("in", None, ["a", "a"])
-
-
-def test_an_asynchronous_task_names_its_input(tmp_path):
-    said = failure(tmp_path, [*good(1), BAD], PuttingCoroutine, **UNCACHED)
-    assert said == f"{TAKES} (while processing mem.in[0]@1)"
 
 
 def test_an_asynchronous_task_names_where_its_last_commit_was(tmp_path):

@@ -64,10 +64,6 @@ def test_the_error_of_a_task_names_exception_message_and_line_on_one_line(module
     )
 
 
-def test_a_message_of_several_lines_becomes_one():
-    assert "\n" not in str(task_failed("T", "init", ValueError("two\nlines")))
-
-
 def test_what_is_kept_of_a_failure_has_the_whole_traceback_and_the_message_at_hand(module):
     cause = raised(module["process"])
     error = task_failed("Partition 3", "process of kafka.in[3]@17", cause, ("kafka.in[3]", 17, 17))

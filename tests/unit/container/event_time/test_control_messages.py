@@ -16,15 +16,13 @@ from samzapy import (
     EndOfStreamListenerTask,
     InitableTask,
     OutgoingMessageEnvelope,
-    SideInputsProcessor,
     StreamTask,
     TimerTask,
     Watermark,
     WatermarkListenerTask,
 )
 from samzapy.api.collector import CONTROL_HEADER
-from samzapy.api.event_time import ClockListenerTask
-from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.api.system import OutgoingRecord
 from samzapy.errors import ConfigError, SerdeError, TaskFailed
 
 KINDS = {"w": b"watermark", "e": b"end-of-stream", "d": b"drain"}
@@ -77,33 +75,6 @@ class TimedListener(Listening, StreamTask, TimerTask, InitableTask):
 
     def on_timer(self, key, time_ms, collector, coordinator):
         self.note(key)
-
-
-class Committing(Listening, StreamTask, ClockListenerTask):
-    """Commits whenever its clock moves."""
-
-    def process(self, envelope, collector, coordinator):
-        self.note(envelope.message)
-
-    def on_clock(self, clock, collector, coordinator):
-        self.note(("clock", clock.time_ms))
-        coordinator.commit()
-
-
-class CommittingCoroutine(Listening, CoroutineTask, ClockListenerTask):
-    async def process(self, envelope, collector, coordinator):
-        self.note(envelope.message)
-
-    on_clock = Committing.on_clock
-
-
-class StoppingTimers(TimedListener):
-    """Stops at the timers of 20 and 30, one at a time."""
-
-    def on_timer(self, key, time_ms, collector, coordinator):
-        self.note(key)
-        if time_ms in {20, 30}:
-            coordinator.shutdown()
 
 
 TASKS = [ListeningTask, ListeningCoroutine]
@@ -187,51 +158,6 @@ def test_a_crash_anywhere_repeats_no_committed_watermark_and_loses_no_end(tmp_pa
     assert crashed == 1
     assert [message for _, message in job.outputs()] == [50, 70, 100]
     assert Listening.log[-1] == "end"
-
-
-@pytest.mark.parametrize("task", [Committing, CommittingCoroutine])
-def test_a_watermark_is_told_after_a_crash_although_a_commit_before_the_call_has_the_clock(tmp_path, task):
-    job = job_of(tmp_path, task, **{"task.guarantee": "exactly-once", "task.commit.ms": "20000"})
-    write(job, 10, "A:w20", "A:w40", "A:e", senders=1)
-    for at in (20, 40):
-        Listening.crash_at.append(("watermark", at))
-        with pytest.raises(TaskFailed, match="on_watermark failed"):
-            job.container(until_end=False)[0].run()
-        Listening.crash_at.clear()
-    job.container(until_end=False)[0].run()
-    assert Listening.log == [
-        10, ("clock", 20), *[("watermark", 20)] * 2, ("clock", 40), *[("watermark", 40)] * 2, "end",
-    ]  # fmt: skip
-    assert [message for _, message in job.outputs()] == [20, 40]
-
-
-def test_a_watermark_is_told_at_the_next_start_after_timers_that_stop_the_task_before_it(tmp_path):
-    keys = {"stores.reminders.factory": "timers", "stores.reminders.changelog": "mem.reminders-changelog"}
-    job = job_of(tmp_path, StoppingTimers, **keys)
-    write(job, 10, 20, 30, 35, "A:w15", "A:w40", "A:e", senders=1)
-    for _ in range(3):
-        job.container(until_end=False)[0].run()
-    assert Listening.log == [
-        10, 20, 30, 35, "timer 10", ("watermark", 15), "timer 20", "timer 30", "timer 35", ("watermark", 40), "end",
-    ]  # fmt: skip
-
-
-def test_a_restart_after_the_end_ends_at_once_and_after_more_messages_waits_for_the_next_end(tmp_path):
-    job = job_of(tmp_path)
-    write(job, 10, "A:e", "B:e")
-    for _ in range(2):
-        job.container(until_end=False)[0].run()
-    assert Listening.log == [10, "end", "end"]
-    write(job, 20, "A:w30")
-    Listening.noted.clear()
-    container, _ = job.container(until_end=False)
-    thread = threading.Thread(target=container.run)
-    thread.start()
-    assert Listening.noted.wait(30)
-    write(job, "B:w40", "A:e", 30, "B:e")
-    thread.join(20)
-    assert not thread.is_alive()
-    assert Listening.log[3:] == [20, ("watermark", 30), ("watermark", 40), 30, "end"]
 
 
 def test_a_drained_job_that_is_started_again_goes_on(tmp_path):
@@ -333,30 +259,3 @@ def test_sending_to_a_stream_that_is_not_declared_intermediate_is_refused_with_w
     write(job, 10)
     with pytest.raises(ConfigError, match=r"systems.mem.streams.out.samza.intermediate: must be true, here and in"):
         job.run()
-
-
-class Latest(SideInputsProcessor):
-    """Notes what it gets and keeps it."""
-
-    seen: ClassVar[list] = []
-
-    def process(self, message, store):
-        self.seen.append(message.message)
-        return [("latest", message.message)]
-
-
-def test_a_store_that_an_intermediate_stream_fills_gets_the_messages_alone(tmp_path):
-    Latest.seen.clear()
-    keys = {
-        "task.inputs": "mem.other",
-        "stores.filled.factory": "inmemory",
-        "stores.filled.key.serde": "string",
-        "stores.filled.msg.serde": "json",
-        "stores.filled.side.inputs": "mem.in",
-        "stores.filled.side.inputs.processor.factory": f"{__name__}:Latest",
-    }
-    job = job_of(tmp_path, **keys)
-    job.admin.create(StreamSpec("other", 1))
-    write(job, "A:w5", 10, "A:w20", 30, "A:e")
-    job.run()
-    assert Latest.seen == [10, 30]

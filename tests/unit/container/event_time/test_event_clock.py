@@ -3,17 +3,14 @@
 from typing import ClassVar
 
 import pytest
-from jobs.memory_job import MemoryJob
 
-from samzapy import EndOfStreamListenerTask, IncomingMessageEnvelope, StreamTask
+from samzapy import IncomingMessageEnvelope, StreamTask
 from samzapy import SystemStreamPartition as Ssp
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.metrics import Counter
-from samzapy.api.system import OutgoingRecord
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.tasks.synchronous import StrictProcessing
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
-from samzapy.operators.persistent import PersistentTask, Sum, WindowState
 from samzapy.testing import TaskTestDriver
 from samzapy.watermarks import TimeBound
 
@@ -35,16 +32,6 @@ class Seconds:
 
     def wall_ms(self):
         return int(self.now * 1000)
-
-
-def clock_of(*ssps, idle_ms=-1, intermediate=(), exact=True, seconds=None):
-    return EventClock(dict.fromkeys(ssps, 0), seconds or Seconds(), idle_ms, intermediate=intermediate, exact=exact)
-
-
-def test_a_clock_that_is_not_exact_takes_the_last_message_of_a_run_for_all_of_them():
-    clock = clock_of(A, exact=False)
-    clock.passed(A, at(A, 5, 9, 7))
-    assert clock.now == 7
 
 
 @pytest.mark.parametrize(
@@ -133,33 +120,6 @@ def test_positions_before_committed_ones_are_not_committed(replayed):
     assert task.committable() == {A: 12, B: 0}
 
 
-class LastWindowTask(PersistentTask, EndOfStreamListenerTask):
-    """The sum of the last ten milliseconds, told at the end."""
-
-    calls: ClassVar[list] = []
-
-    def persistent_state(self):
-        return WindowState(Sum(), 10)
-
-    def process_message(self, state, message):
-        state.update(message.event_time, message.message)
-
-    def on_end_of_stream(self, collector, coordinator):
-        self.calls.append((self.state.window, self.state.value))
-
-
-def test_a_partition_that_has_ended_holds_nothing_and_a_window_comes_to_the_end_of_the_others(tmp_path):
-    keys = {"job.systemstreampartition.grouper.factory": "single", "state.checkpoint.interval.ms": "10"}
-    job = MemoryJob(tmp_path, task=LastWindowTask, **keys)
-    for key in [key for key in job.flat if key.startswith("stores.")]:
-        del job.flat[key]
-    times = {0: [1, 2, 33, 34], 1: [5]}
-    job.producer.send([OutgoingRecord("in", None, b"1", p, timestamp=time) for p in times for time in times[p]])
-    job.producer.flush()
-    job.run()
-    assert LastWindowTask.calls == [((30, 40), 2)]
-
-
 SLOW_JOB = {
     "job.name": "slow",
     "job.default.system": "mem",
@@ -202,18 +162,3 @@ def test_a_partition_whose_messages_are_in_hand_behind_a_slow_one_is_not_idle():
         SlowTask.driver.clock.advance(70)
         SlowTask.driver.run()
         assert SlowTask.log[-1] == 1_000_003, "both are idle now"
-
-
-@pytest.mark.parametrize("behind", range(4))
-def test_a_partition_whose_messages_wait_behind_full_polls_is_not_idle(behind):
-    keys = {**SLOW_JOB, "task.poll.batch.size": "1"}
-    SlowTask.log = []
-    with TaskTestDriver(SlowTask, keys, partitions=4) as SlowTask.driver:
-        for partition in range(4):
-            SlowTask.driver.send("in", 0, partition=partition, timestamp=1_000)
-        SlowTask.log.clear()
-        for partition in range(4):
-            time_ms = 2_000 if partition == behind else 1_000_000
-            SlowTask.driver.post("in", 0, partition=partition, timestamp=time_ms)
-        SlowTask.driver.run()
-        assert [each for each in SlowTask.log if isinstance(each, int)] == [2_000]

@@ -4,11 +4,8 @@ import json
 import threading
 from contextlib import closing
 from typing import ClassVar
-from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from jobs.memory_job import OUT, MemoryJob
 
 from samzapy import (
@@ -134,50 +131,6 @@ def test_the_checkpoint_names_the_partition_that_keeps_a_timer_from_firing(tmp_p
     assert (kept.clock, kept.held_by, kept.idle) == (None, "mem.in[1]", ())
 
 
-def test_a_late_message_that_sets_a_timer_for_a_time_that_has_passed_sees_it_fire_before_the_next_message(tmp_path):
-    job = job_of(tmp_path)
-    send(job, (100, {}))
-    job.run()
-    send(job, (40, {"set": {"x": 60}}), (50, {}))
-    job.run()
-    assert Orders.log == [100, 40, ("x", 60), 50]
-
-
-@pytest.mark.slow
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 60),
-            st.dictionaries(st.sampled_from("abcd"), st.integers(0, 80), max_size=2),
-            st.lists(st.sampled_from("abcd"), max_size=1),
-        ),
-        min_size=1,
-        max_size=25,
-    ),
-    st.integers(1, 30),
-    st.integers(1, 6),
-)
-def test_what_fires_and_when_is_what_a_naive_task_would_do_wherever_polls_end(tmp_path, messages, poll, batch):
-    job = job_of(tmp_path / str(uuid4()), **{"task.poll.batch.size": str(poll), "task.consumer.batch.size": str(batch)})
-    times = [time for time, _, _ in messages]
-    numbered = [(time, {"set": timers, "cancel": gone}) for time, timers, gone in messages]
-    send(job, *numbered)
-    job.run()
-    timers, clock, expected = {}, -1, []
-    for time, new, gone in messages:
-        expected.append(time)
-        timers.update(new)
-        for name in gone:
-            timers.pop(name, None)
-        clock = max(clock, time)
-        for due, name in sorted((due, name) for name, due in timers.items() if due <= clock):
-            expected.append((name, due))
-            del timers[name]
-    assert times == [each for each in Orders.log if isinstance(each, int)]
-    assert Orders.log == expected
-
-
 @pytest.mark.parametrize("local", ["kept", "lost"])
 def test_timers_and_the_clock_survive_a_restart_with_and_without_the_local_files(tmp_path, local):
     keys = {"job.systemstreampartition.grouper.factory": "single"}
@@ -246,16 +199,6 @@ def test_wall_clock_timers_fire_by_the_clock_passed_in_without_any_message(tmp_p
     thread.join(20)
     assert not thread.is_alive()
     assert Orders.log == [10, ("first", 1_000), ("stop", 1_000_000)]
-
-
-def test_a_wall_clock_timer_whose_time_came_while_the_job_was_down_fires_at_its_start(tmp_path):
-    job = job_of(tmp_path)
-    send(job, (10, {"clock": "wall", "set": {"stop": 1_000}}))
-    job.container(clock=HandClock(500))[0].run()
-    assert Orders.log == [10]
-    container, _ = job.container(until_end=False, clock=HandClock(2_000))
-    container.run()
-    assert Orders.log == [10, ("stop", 1_000)]
 
 
 def test_a_failed_message_that_is_skipped_has_set_no_timer(tmp_path):

@@ -3,17 +3,13 @@
 import asyncio
 from itertools import groupby
 from typing import ClassVar
-from uuid import uuid4
 
 import pytest
-from jobs.memory_job import CountingTask, MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy import CoroutineTask, RequestScope, StreamTask, SystemStreamPartition
 from samzapy.api.system import Choice, MessageChooser, OutgoingRecord, StreamSpec
-from samzapy.container.inputs.inputs import Inputs
 from samzapy.errors import ConfigError, TaskFailed
-from samzapy.system.choosing_consumer import ChoosingConsumer
-from samzapy.system.clients import system_factory
 
 
 class NotingTask(StreamTask):
@@ -79,10 +75,6 @@ def bootstrap(stream="table"):
     return {f"systems.mem.streams.{stream}.samza.bootstrap": "true"}
 
 
-def priority(**of):
-    return {f"systems.mem.streams.{stream}.samza.priority": str(value) for stream, value in of.items()}
-
-
 def ids(*numbers):
     return [(0, f"key-{n}", {"id": n}) for n in numbers]
 
@@ -105,34 +97,6 @@ def test_a_bootstrap_stream_is_processed_to_its_head_before_anything_else(tmp_pa
     # What is done is what counts: with ten in flight, messages of other streams could overtake the last of the table.
     assert sorted(seen()[:100]) == list(range(1000, 1100))
     assert sorted(seen("in")) == list(range(100))
-
-
-def test_a_table_that_is_empty_or_read_already_holds_nothing_back(tmp_path):
-    job = job_of(tmp_path, **bootstrap())
-    job.send(*ids(1, 2))
-    assert job.run().processed == 2
-    job.send(*ids(3))
-    assert job.run().processed == 1
-
-
-def test_a_table_on_another_system_holds_the_inputs_of_this_one_back(tmp_path):
-    keys = {
-        "systems.other.samza.factory": "memory",
-        "systems.other.cluster": str(uuid4()),
-        "systems.other.default.stream.samza.key.serde": "string",
-        "systems.other.default.stream.samza.msg.serde": "json",
-        "systems.other.default.stream.samza.offset.default": "oldest",
-        "systems.other.streams.codes.samza.bootstrap": "true",
-    }
-    job = job_of(tmp_path, inputs="mem.in,other.codes", **keys)
-    settings = job.config.systems["other"]
-    system_factory(settings).admin(settings, "test").create(StreamSpec("codes", 1))
-    elsewhere = system_factory(settings).producer(settings, "test")
-    elsewhere.send([OutgoingRecord("codes", b"k", b'{"id": %d}' % n, 0) for n in range(1000, 1020)])
-    elsewhere.flush()
-    job.send(*ids(*range(20)))
-    assert job.run().phase == "done"
-    assert seen() == [*range(1000, 1020), *range(20)]
 
 
 @pytest.mark.parametrize(
@@ -160,17 +124,6 @@ def test_a_crash_in_the_middle_of_the_bootstrap_loses_nothing_in_any_guarantee(t
         assert seen() == [1, 2], "the poll that failed was committed before it was processed"
     else:
         assert seen() == [*range(1000, 1010), 1, 2]
-
-
-def test_a_higher_priority_goes_first_and_the_order_within_a_partition_is_kept(tmp_path):
-    job = job_of(tmp_path, "mem.in,mem.table,mem.urgent", **priority(urgent=9, table=1))
-    for stream, start in (("in", 0), ("table", 1000), ("urgent", 2000)):
-        job.send(*ids(*range(start, start + 300)), stream=stream)
-    job.run()
-    assert streams() == ["urgent", "table", "in"]
-    assert [seen(stream) for stream in ("urgent", "table", "in")] == [
-        [*range(start, start + 300)] for start in (2000, 1000, 0)
-    ]
 
 
 def test_a_chooser_of_the_job_merges_partitions_by_time(tmp_path):
@@ -212,28 +165,3 @@ def test_a_chooser_class_that_is_none_is_refused_before_anything_runs(tmp_path, 
     job = job_of(tmp_path, "mem.in", **{"task.chooser.class": path})
     with pytest.raises(ConfigError, match=f"task.chooser.class: .*{said}"):
         job.run()
-
-
-def test_a_job_that_asks_for_no_order_reads_from_its_consumers_directly(tmp_path, monkeypatch):
-    given = []
-    made = Inputs.__init__
-
-    def init(self, consumers, *rest, **keys):
-        given.append(consumers)
-        made(self, consumers, *rest, **keys)
-
-    monkeypatch.setattr(Inputs, "__init__", init)
-    plain = job_of(tmp_path)
-    plain.send(*ids(1))
-    plain.run()
-    ordered = job_of(tmp_path / "ordered", **bootstrap())
-    ordered.run()
-    assert [isinstance(consumers["mem"], ChoosingConsumer) for consumers in given] == [False, True]
-
-
-def test_outputs_and_state_are_those_of_a_run_without_an_order(tmp_path):
-    job = job_of(tmp_path, "mem.in", task=CountingTask, partitions=2, **{"task.consumer.batch.size": "2"})
-    job.send(*[(n % 2, f"key-{n % 4}", {"id": n}) for n in range(40)])
-    job.run()
-    assert job.changelog() == {f"key-{n}": 10 for n in range(4)}
-    assert sorted(message["id"] for _, message in job.outputs()) == list(range(40))

@@ -8,7 +8,7 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
 from samzapy.container.inputs.decode import Decoder, TolerantDecoder, Undecodable, decode_column
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SerdeError, Unreachable
+from samzapy.errors import SerdeError, Unreachable
 
 SSP = SystemStreamPartition("kafka", "orders", 2)
 
@@ -82,12 +82,6 @@ def test_the_first_bad_record_is_named_and_its_key_before_its_message():
         decoder().decode(batch([b"1", b"{", b"3"], [b"1", b"{", b"2"]), 0)
 
 
-def test_a_serde_that_gives_none_and_one_that_takes_nulls_are_left_alone():
-    assert decode_column(Json(), [b"null", b"1"], failures := {}) == [None, 1]
-    assert decode_column(None, column := [b"1", None], failures) is column
-    assert not failures
-
-
 class JsonOrNothing(CountingJson):
     """Answers a null with an object."""
 
@@ -123,9 +117,3 @@ def test_a_service_that_a_serde_does_not_reach_is_no_fault_of_a_message(kind, va
     expected = r"^kafka\.orders\[2\]@480 to \d+: cannot be decoded now: registry: does not answer$"
     with pytest.raises(Unreachable, match=expected):
         found.runs(batch(values), 0)
-
-
-def test_a_failure_of_the_environment_of_any_class_keeps_its_text():
-    found = Decoder(Json(), WithoutService(OffsetOutOfRange(SSP, 5, 6, 9)))
-    with pytest.raises(EnvironmentFailure, match=r"cannot be decoded now: .*the log holds offsets 6 to 9"):
-        found.decode(batch([b"ask"]), 0)

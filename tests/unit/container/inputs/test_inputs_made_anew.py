@@ -37,8 +37,7 @@ class SeenTask(StreamTask, InitableTask):
 @pytest.fixture
 def job(tmp_path):
     SeenTask.seen = []
-    yield MemoryJob(tmp_path, partitions=1, task=SeenTask)
-    disarm()
+    return MemoryJob(tmp_path, partitions=1, task=SeenTask)
 
 
 def made_anew(job, stream, records):

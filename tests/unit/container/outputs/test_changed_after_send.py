@@ -12,7 +12,6 @@ from samzapy import (
     StreamTask,
     SystemStream,
 )
-from samzapy.errors import TaskFailed
 from samzapy.testing import TaskTestDriver
 
 OUT = SystemStream("sys", "out")
@@ -78,30 +77,6 @@ def test_an_output_leaves_as_it_was_sent(task, guarantee):
         assert [each.key for each in changing] == [[0], [1], [2]]
         assert [dict(each.headers)["n"] for each in changing] == [b"0", b"1", b"2"]
         assert place.message == {"name": "oslo", "tags": []}
-
-
-class HeaderColumns(BatchTask):
-    """Sends a column of headers, and changes it."""
-
-    def process_batch(self, batch, collector, coordinator):
-        headers = [[("n", b"0")], (pair for pair in [("n", b"1")])]
-        collector.send_batch(OUT, None, [1, 2], headers=headers, inputs=[batch.offsets[0]] * 2)
-        headers[0][0] = ("n", b"9")
-
-
-class BadHeaders(BatchTask):
-    def process_batch(self, batch, collector, coordinator):
-        collector.send_batch(OUT, None, [1], headers=[[("n", "text")]], inputs=[batch.offsets[0]])
-
-
-@pytest.mark.parametrize("guarantee", [{}, ONCE], ids=["at-least", "effectively"])
-def test_a_column_of_headers_leaves_as_it_was_sent_and_is_checked(guarantee):
-    with TaskTestDriver(HeaderColumns, JOB | guarantee) as driver:
-        driver.send("in", 1)
-        assert [dict(each.headers)["n"] for each in driver.outputs("out")] == [b"0", b"1"]
-    refused = pytest.raises(TaskFailed, match=r"TypeError: headers: expected \(str, bytes or None\) pairs")
-    with TaskTestDriver(BadHeaders, JOB | guarantee) as driver, refused:
-        driver.send("in", 1)
 
 
 @pytest.mark.parametrize(

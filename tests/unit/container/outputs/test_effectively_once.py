@@ -148,23 +148,6 @@ def test_effectively_once_sends_in_the_order_of_offsets_whatever_ends_and_fails_
     }
 
 
-@pytest.mark.parametrize("task", [Sending, pytest.param(SendingAsync, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("step", ["commit.3", "commit.4", "commit.5", "commit.6"])
-def test_effectively_once_after_a_crash_of_the_sender_and_one_of_the_receiver(tmp_path, task, step):
-    pipeline = Pipeline(tmp_path, task, 2, **({"task.max.concurrency": "8"} if task is SendingAsync else {}))
-    inputs, due = messages(2, partitions=2)
-    pipeline.sender.send(*inputs[:15])
-    pipeline.sender.run()
-    pipeline.received()
-    pipeline.sender.send(*inputs[15:])
-    pipeline.crash(step)
-    pipeline.crash(step, pipeline.receiver)
-    pipeline.sender.run()
-    pipeline.receiver.run()
-    unique = Counter((m["id"], m["number"]) for m in map(json.loads, pipeline.receiver.values("unique")))
-    assert sorted(unique) == due
-
-
 def test_effectively_once_with_a_topic_that_is_deleted_and_made_anew(tmp_path):
     pipeline = Pipeline(tmp_path, **{"systems.mem.streams.in.samza.reset.offset": "true"})
     pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(10)])
@@ -174,16 +157,6 @@ def test_effectively_once_with_a_topic_that_is_deleted_and_made_anew(tmp_path):
     pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(100, 105)])
     pipeline.sender.run()
     assert pipeline.received() == [(i, 0) for i in [*range(10), *range(100, 105)]]
-
-
-def test_effectively_once_with_a_broadcast_input_that_every_task_answers(tmp_path):
-    pipeline = Pipeline(tmp_path, Sending, 2, outs=1, **{"task.broadcast.inputs": "mem.rates#0"})
-    pipeline.sender.admin.create(StreamSpec("rates", 1))
-    pipeline.sender.run()
-    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(5)], stream="rates")
-    pipeline.crash("commit.4")
-    pipeline.sender.run()
-    assert pipeline.received() == sorted([(i, 0) for i in range(5)] * 2)
 
 
 def test_effectively_once_repeats_an_output_without_a_key_where_it_was_before(tmp_path):

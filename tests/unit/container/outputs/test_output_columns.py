@@ -6,9 +6,8 @@ from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingColumns, StreamSpec, SystemSettings
 from samzapy.container.outputs.collector import BufferingCollector, Outbox
-from samzapy.container.outputs.producers import CountingProducer, ForwardingProducer, TransactionOnDemand
+from samzapy.container.outputs.producers import ForwardingProducer
 from samzapy.errors import Unreachable
-from samzapy.metrics import Registry
 from samzapy.serializers import JsonSerde, StringSerde
 from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 
@@ -64,21 +63,6 @@ def test_columns_and_records_reach_the_producer_in_the_order_they_were_sent(made
     assert collector.sent == 6
 
 
-@pytest.mark.parametrize("kind", ["transaction", "outside of the transaction"])
-def test_no_layer_takes_columns_apart(made, kind):
-    metrics = Registry()
-    counter = metrics.counter("test", "outside")
-    if kind == "transaction":
-        collector, noting, producer = made(lambda inner: TransactionOnDemand(inner, lambda: None), "id")
-    else:
-        collector, noting, producer = made(lambda inner: CountingProducer(inner, counter))
-    collector.send_batch(OUT, ["a", "b"], [1, 2])
-    collector.hand_over()
-    producer.flush()
-    assert noting.passed == [OutgoingColumns("out", [b"a", b"b"], [b"1", b"2"])]
-    assert counter.count == (0 if kind == "transaction" else 2)
-
-
 def test_outputs_that_are_taken_back_were_columns_or_records(made):
     collector, noting, _ = made()
     collector.send_batch(OUT, ["a"], [1])
@@ -94,13 +78,6 @@ def test_outputs_that_are_taken_back_were_columns_or_records(made):
         OutgoingColumns("out", [b"b", b"c"], [b"2", b"3"]),
         OutgoingColumns("out", (b"d",), (b"4",)),
     ]
-
-
-def test_columns_of_no_length_are_nothing(made):
-    collector, noting, _ = made()
-    collector.send_batch(OUT, [], [])
-    collector.hand_over()
-    assert noting.passed == []
 
 
 @pytest.mark.parametrize("send", ["send", "send_message", "send_batch"])

@@ -56,12 +56,6 @@ def test_readback_refuses_an_output_that_would_not_come_back(task):
     assert "1234" not in text
 
 
-def test_readback_of_outputs_by_policy_skips_the_message():
-    with TaskTestDriver(Sending, job("Excluding") | {"task.error.serialize.policy": "skip"}) as driver:
-        driver.send_batch("in", None, [5, 6, 5])
-        assert driver.outputs("out").messages == [Excluding(), Excluding()]
-
-
 @pytest.mark.parametrize("task", [Sending, SendingBatches])
 def test_readback_of_outputs_takes_samples_after_the_first(task):
     with TaskTestDriver(task, job("Excluding")) as driver:

@@ -1,7 +1,6 @@
 """Records that their stream would refuse: too large, without a key, or with a time too far from now."""
 
 import json
-from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
@@ -10,13 +9,10 @@ from jobs.memory_job import CountingTask, MemoryJob
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.reading.classes import SYSTEMS
 from samzapy.container.outputs.producers import RecordLimit, RecordLimits
 from samzapy.system.clients import SystemClients
 from samzapy.system.kafka.factory import KafkaSystemFactory
-from samzapy.system.local.factory import LogAdmin
-from samzapy.system.memory import MemorySystemFactory, memory_log
 
 OWN, CLIENT = 1_048_588, 10_485_760
 
@@ -99,32 +95,3 @@ def test_an_output_that_its_stream_refuses_follows_the_policy_of_produce(tmp_pat
     assert (counts["produce.skipped"], counts["produce.dead-lettered"]) == count
     assert [json.loads(value)["id"] for *_, value in job.read("table")] == [1]
     assert [json.loads(value)["id"] for *_, value in job.read("dead")] == [7] * count[1]
-
-
-class SmallerThanTheyAre(LogAdmin):
-    """Its streams take larger records than they say, as if these were compressed."""
-
-    def describe(self, stream):
-        found = super().describe(stream)
-        return found and replace(found, config={**found.config, "max.message.bytes": "2000"})
-
-
-class Compressing(MemorySystemFactory):
-    def admin(self, settings, client_id):
-        return SmallerThanTheyAre(memory_log(settings), SYSTEM_CLOCK)
-
-    def traits(self, settings):
-        return replace(super().traits(settings), compresses=True)
-
-
-def test_outputs_and_dead_letters_that_fit_compressed_are_sent_whole(tmp_path):
-    job = MemoryJob(tmp_path, partitions=1)
-    job.admin.create(StreamSpec("dead", 1))
-    large = "x" * 5_000
-    job.send((0, "k", {"id": 0, "do": "fail", "held": large}), (0, "k", {"id": large}))
-    policies = {"task.error.process.policy": "dead-letter", "task.error.produce.policy": "skip"}
-    dead = {"task.dead.letter.stream": "mem.dead"}
-    report = job.run(**policies, **dead, **{"systems.mem.samza.factory": f"{__name__}:Compressing"})
-    assert (report.metrics["errors"]["produce.skipped"], report.metrics["errors"]["process.dead-lettered"]) == (0, 1)
-    assert [json.loads(value) for *_, value in job.read("dead")] == [{"id": 0, "do": "fail", "held": large}]
-    assert [json.loads(value)["id"] for *_, value in job.read("out")] == [large]

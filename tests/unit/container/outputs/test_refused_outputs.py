@@ -5,9 +5,9 @@ import re
 import pytest
 from jobs.memory_job import MemoryJob
 
-from samzapy import AsyncStreamTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
+from samzapy import AsyncStreamTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.serde import Serde
-from samzapy.errors import SerdeError, StoreRefused, TaskFailed
+from samzapy.errors import SerdeError, TaskFailed
 
 #: What the task under test sends.
 SENT = {
@@ -90,37 +90,6 @@ def test_what_cannot_be_sent_is_told_at_send_with_the_input(tmp_path, collector,
     assert told == f"Partition 0: process of mem.in[0]@0 failed: {' '.join(REASONS[what].split())}"
 
 
-class RefusedTask(StreamTask, InitableTask):
-    """Does what the message names, wrongly."""
-
-    def init(self, context):
-        self.store = context.get_store("counts")
-
-    def process(self, envelope, collector, coordinator):
-        order = envelope.message["id"]
-        if order == "key":
-            self.store.put(None, 1)
-        else:
-            getattr(coordinator, order)("all")
-
-
-def test_a_store_that_refuses_says_at_which_input(tmp_path):
-    job = MemoryJob(tmp_path, 1, RefusedTask)
-    job.send((0, "a", {"id": "key"}))
-    with pytest.raises(StoreRefused) as caught:
-        job.run()
-    assert str(caught.value) == "Partition 0: process of mem.in[0]@0: store 'counts': key must not be None"
-
-
-@pytest.mark.parametrize("call", ["commit", "shutdown"])
-def test_a_request_for_what_is_no_scope_is_refused(tmp_path, call):
-    job = MemoryJob(tmp_path, 1, RefusedTask)
-    job.send((0, "a", {"id": call}))
-    expected = r"TypeError: expected one of RequestScope\.CURRENT_TASK, .*, got 'all' \(test_refused_outputs.py:"
-    with pytest.raises(TaskFailed, match=expected):
-        job.run()
-
-
 REFUSED = {
     "key": (OutgoingMessageEnvelope(SystemStream("mem", "out"), {}, key=7), "key: string serde takes a str, got int"),
     "partition key": (
@@ -200,13 +169,6 @@ CALLS = [
 def test_a_users_serde_that_makes_no_bytes_is_named_at_send(raw_job, call, part):
     with pytest.raises(SerdeError, match=r"mem\.out: cannot serialize .*the serde made str, not bytes"):
         raw_job(call, part, "text").run()
-
-
-@pytest.mark.parametrize("result", [bytearray(b"k"), memoryview(b"k")])
-def test_other_buffers_of_a_users_serde_become_bytes(raw_job, result):
-    job = raw_job("send", "key", result)
-    job.run()
-    assert job.read("out") == [(0, "k", b"1")]
 
 
 @pytest.mark.parametrize("call", ["send", "send_message", "send_batch"])

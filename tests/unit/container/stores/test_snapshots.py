@@ -6,14 +6,7 @@ from collections import Counter
 import pytest
 from jobs.memory_job import CountingTask, MemoryJob
 
-from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.storage.backup import StoreBackup
-
-
-@pytest.fixture(autouse=True)
-def nothing_armed():
-    yield
-    disarm()
+from samzapy.failpoints import FailPointReached, arm
 
 
 @pytest.fixture
@@ -94,15 +87,3 @@ def test_a_place_that_cannot_be_reached_costs_the_snapshots_and_nothing_else(job
     assert report.metrics["Partition 0"]["store.counts.snapshot-failures"] in {0, 1}
     assert "No snapshot of" in caplog.text
     assert told(job.run()) == (7, "changelog")
-
-
-def test_a_stop_that_is_cut_off_while_it_waits_for_a_snapshot_closes_the_store(job, monkeypatch):
-    def interrupt(backup):
-        raise KeyboardInterrupt
-
-    job.send(*messages(10))
-    with monkeypatch.context() as patched:
-        patched.setattr(StoreBackup, "close", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            job.run()
-    assert told(job.run()) == (0, "local store")

@@ -179,16 +179,6 @@ def test_a_standby_outlasts_an_outage_and_follows_the_records_after_it(job):
     assert standby.report.phase == "done"
 
 
-def test_the_copy_lies_beside_the_tasks_own_store_and_has_its_own_marker(job, tmp_path):
-    job.send(*messages(0, 20))
-    job.run()
-    standby = Standby(job)
-    standby.caught_up(20)
-    beside = {path.name for path in (tmp_path / "state" / "counting-1" / "counts").iterdir()}
-    assert beside == {"Partition_0", "Partition_1", "Partition_0.standby-1", "Partition_1.standby-1"}
-    standby.stop()
-
-
 def test_a_copy_that_is_in_use_is_left_alone(job, tmp_path):
     job.send(*messages(0, 20))
     job.run()

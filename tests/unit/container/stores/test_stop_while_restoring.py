@@ -1,11 +1,10 @@
 """A stop that is asked for while stores are being restored."""
 
-import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import SideInputsProcessor
 from samzapy.api.system import StreamSpec, change_columns
-from samzapy.failpoints import arm, disarm
+from samzapy.failpoints import arm
 
 #: More than a restore polls at a time.
 MANY = 25_000
@@ -16,12 +15,6 @@ class Latest(SideInputsProcessor):
 
     def process(self, message, store):
         return [(message.key, message.message)]
-
-
-@pytest.fixture(autouse=True)
-def as_before():
-    yield
-    disarm()
 
 
 def write(job, stream, count):

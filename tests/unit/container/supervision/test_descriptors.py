@@ -10,14 +10,10 @@ import pytest
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.worker_process import (
-    CLIENT_FILES,
     STORE_FILES,
-    TRANSACTION_FILES,
     files_needed,
     memory_needed,
-    provide_descriptors,
 )
-from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.engines import load_engines
 from samzapy.system.local.factory import LocalSystemFactory
@@ -104,32 +100,6 @@ def test_a_store_with_one_table_has_open_what_is_counted_on(tmp_path):
         links = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     # One more while the next table is being written.
     assert len([link for link in links if link.startswith(str(tmp_path))]) == STORE_FILES - 1
-
-
-def test_the_need_of_a_container_is_that_of_its_stores_and_clients():
-    pairs = {
-        "job.name": "files",
-        "task.class": "a:B",
-        "task.inputs": "kafka.in",
-        "task.guarantee": "exactly-once",
-        "task.commit.ms": "1000",
-        "systems.kafka.samza.factory": "kafka",
-        **{
-            f"stores.{name}.{key}": value
-            for name, factory in (("r", "rocksdb"), ("h", "heap"), ("m", "inmemory"))
-            for key, value in {"factory": factory, "key.serde": "string", "msg.serde": "string"}.items()
-        },
-    }
-    pairs["stores.h.heap.capacity"] = "3"
-    del pairs["stores.h.key.serde"], pairs["stores.h.msg.serde"]
-    tasks = 400_000
-    model = ContainerModel("0", tuple(TaskModel(str(n), frozenset(), n) for n in range(tasks)))
-    with pytest.raises(TooFewFiles) as caught:
-        provide_descriptors(load_job(pairs), model, load_engines(load_job(pairs)))
-    clients = CLIENT_FILES + TRANSACTION_FILES
-    assert f"{2 * tasks * STORE_FILES:,} for {2 * tasks:,} stores (400,000 tasks), {clients:,} for clients" in str(
-        caught.value
-    )
 
 
 def planned(tasks, **pairs):

@@ -26,11 +26,3 @@ def test_lines_on_a_full_disk_are_lost_after_one_warning(handler, caplog, monkey
         f"{handler.baseFilename}: No space left on device (job.log.dir); further lines may be missing there"
     ]
     assert capsys.readouterr().err == ""
-
-
-def test_a_file_is_closed_even_if_its_last_lines_cannot_be_written(tmp_path):
-    handler = PrivateFile(tmp_path / "driver.log")
-    handler.stream.close()
-    handler.stream = open("/dev/full", "w")  # noqa: PTH123, SIM115  # a device
-    handler.stream.write("a line")
-    handler.close()

@@ -3,12 +3,10 @@
 import json
 import logging
 import shutil
-import threading
 
 import pytest
 from jobs.memory_job import CountingTask, MemoryJob
 
-from samzapy.api.system import StreamSpec
 from samzapy.errors import TaskFailed
 
 SNAPSHOTS = {
@@ -17,17 +15,6 @@ SNAPSHOTS = {
     "metrics.reporter.snap.stream": "mem.metrics",
     "metrics.reporter.snap.interval": "1",
 }
-
-
-class Gated(CountingTask):
-    """Does not go on after the message that says so, until it may."""
-
-    gate = threading.Event()
-
-    def process(self, envelope, collector, coordinator):
-        super().process(envelope, collector, coordinator)
-        if envelope.message.get("do") == "wait":
-            assert self.gate.wait(60)
 
 
 def snapshots(job):
@@ -92,26 +79,6 @@ def test_a_dashboard_made_for_samza_finds_the_stores_of_a_task_and_what_was_rest
     assert groups["org.apache.samza.storage.kv.KeyValueStoreMetrics"]["counts-flushes"] >= 1
 
 
-def test_a_running_container_reports_at_its_interval(snapshot_job):
-    job = snapshot_job(Gated)
-    job.send((0, "k", {"id": 1, "do": "wait"}))
-    container, _ = job.container()
-    thread = threading.Thread(target=container.run)
-    Gated.gate.clear()
-    thread.start()
-    try:
-        # Only this thread writes to the stream that the reader waits for.
-        assert job.wait_for_records("metrics", 1, 60)
-        assert thread.is_alive()
-    finally:
-        Gated.gate.set()
-        thread.join()
-    times = [snapshot["header"]["time"] for snapshot in snapshots(job)]
-    assert len(times) >= 2, "and the last one"
-    assert times == sorted(times)
-    assert len({snapshot["header"]["reset-time"] for snapshot in snapshots(job)}) == 1
-
-
 def test_a_container_that_fails_reports_before_it_ends(snapshot_job):
     job = snapshot_job(**{"metrics.reporter.snap.interval": "60"})
     job.send((0, "k", {"id": 1, "do": "fail"}))
@@ -133,30 +100,3 @@ def test_the_log_reporter_leaves_out_what_its_blacklist_matches(tmp_path, caplog
     metrics = json.loads(line)["metrics"]
     assert metrics["commit"] == {}
     assert "processed" in metrics["Partition 0"]
-
-
-def test_a_snapshot_that_cannot_be_published_is_a_warning_and_the_next_one_gets_a_new_producer(snapshot_job, caplog):
-    job = snapshot_job(Gated)
-    job.send((0, "k", {"id": 1, "do": "wait"}))
-    container, _ = job.container()
-    job.admin.delete("metrics")
-    warned = threading.Event()
-
-    class Told(logging.Handler):
-        def emit(self, record):
-            warned.set()
-
-    told = Told(logging.WARNING)
-    logging.getLogger("samzapy.metrics").addHandler(told)
-    Gated.gate.clear()
-    thread = threading.Thread(target=container.run)
-    thread.start()
-    try:
-        assert warned.wait(60)
-        job.admin.create(StreamSpec("metrics", 1))
-        assert job.wait_for_records("metrics", 1, 60)
-    finally:
-        logging.getLogger("samzapy.metrics").removeHandler(told)
-        Gated.gate.set()
-        thread.join()
-    assert "were not published" in caplog.text

@@ -51,8 +51,7 @@ class Attempt:
 
 @pytest.fixture
 def attempt(tmp_path):
-    yield Attempt(tmp_path)
-    disarm()
+    return Attempt(tmp_path)
 
 
 def unanswered(times, point="commit.5", hit=2):
@@ -97,7 +96,6 @@ def test_an_outage_during_the_start_of_a_later_attempt_is_outlasted(tmp_path):
     arm("start.1", 1, away)
     assert attempt.container.run().phase == "done"
     assert "waiting" in attempt.lease.phases
-    disarm()
 
 
 def away_for_ever(config, model):

@@ -105,13 +105,6 @@ def test_a_party_that_is_gone_keeps_no_outage_alive(lines):
     assert not outages
 
 
-def test_a_short_outage_is_two_lines(lines):
-    broker = Broker(away_s=5)
-    assert broker.outlast()
-    broker.runs_again()
-    assert len(lines.messages) == 2
-
-
 def test_an_outage_that_goes_on_after_a_start_has_one_begin(lines):
     broker = Broker(away_s=0)
     for number in range(6):

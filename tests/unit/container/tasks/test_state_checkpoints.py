@@ -5,7 +5,7 @@ import pytest
 from samzapy.api.event_time import StateCheckpointTask, TaskClock, TimedState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.states import FileCheckpointStore
-from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints, KeptTimes
+from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
 from samzapy.errors import RestoreError, TaskFailed
 from samzapy.testing import ManualClock
 
@@ -91,35 +91,6 @@ def test_what_no_recovery_needs_any_more_is_removed_once_the_job_s_clock_is_know
     rig.job_clock = 40
     rig.persist(kept, 40)
     assert rig.store.times() == [40]
-
-
-def test_the_last_one_stands_for_later_times_until_a_message_is_processed(rig):
-    kept = rig.attempt(committed=False)
-    assert kept.kept is None
-    rig.persist(kept, 10)
-    assert kept.kept == KeptTimes((10,), True)
-    rig.offsets[SSP] += 1
-    assert kept.kept == KeptTimes((10,), False)
-    successor = rig.attempt()
-    successor.recover()
-    assert not successor.kept.open
-    successor.started()
-    assert successor.kept == KeptTimes((10,), True)
-
-
-def test_what_is_taken_is_persisted_when_the_commit_is_durable_and_not_before(rig):
-    kept = rig.attempt(committed=False)
-    rig.persist(kept, 0)
-    task = TakingTask()
-    kept.take(task, TaskClock(12), None)
-    assert task.asked == []  # nothing was processed since the last one
-    rig.offsets[SSP] += 1
-    kept.take(task, TaskClock(12), None)
-    assert (task.asked, rig.store.times()) == ([TaskClock(12)], [0])
-    kept.keep()
-    kept.keep()
-    assert rig.store.times() == [0, 10]
-    assert kept.metrics() == {"written": 2, "bytes": 5, "oldest-ms": 0, "newest-ms": 10}
 
 
 def test_a_state_that_cannot_be_taken_fails_the_task(rig):

@@ -1,14 +1,11 @@
 """A windowed task in a container: its timer, the end of its inputs, messages that fail, crashes at any commit step."""
 
-from collections import Counter
-
 import pytest
 from jobs.memory_job import OUT, MemoryJob
 
 from samzapy import SystemStream
 from samzapy.api.envelope import ID_HEADER
 from samzapy.errors import ConfigError
-from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators.windows import (
     Count,
     Tumbling,
@@ -86,12 +83,6 @@ DRIVEN = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _nothing_armed():
-    yield
-    disarm()
-
-
 def windowed(folder, task=HourlyTask, partitions=1, **keys):
     return MemoryJob(folder, partitions, task, **WINDOWS | keys)
 
@@ -145,32 +136,3 @@ def test_a_job_that_never_calls_window_is_refused(tmp_path, value):
     del job.flat["task.window.ms"]
     with pytest.raises(ConfigError, match=r"^task\.window\.ms: must be > 0, e\.g\. 1000: that is how often windows"):
         job.run(**({} if value is None else {"task.window.ms": value}))
-
-
-LONG = [pytest.param(f"commit.{n}", marks=pytest.mark.slow) for n in (1, 3, 4, 6, 7)]
-
-
-@pytest.mark.parametrize("step", ["commit.5", *LONG])
-def test_each_window_is_sent_once_exactly_after_crashes_at(tmp_path, step):
-    keys = {"task.guarantee": "exactly-once", "task.commit.ms": "50000"}
-    job = windowed(tmp_path, partitions=2, **keys)
-    expected = Counter()
-    for number in range(120):
-        # In each partition up to 8 ms out of order within 10, so some are late; every seventh is followed by a commit.
-        at = number // 2 + (8 if number % 10 < 2 else 0)
-        message = {"at": at, "commit": number % 7 == 0}
-        job.send((number % 2, f"key-{number % 2}-{number % 3}", message))
-    for partition in range(2):
-        newest = 0
-        for number in range(partition, 120, 2):
-            at = number // 2 + (8 if number % 10 < 2 else 0)
-            newest = max(newest, at)
-            if at // 10 * 10 + 10 > newest:
-                expected[f"key-{partition}-{number % 3}", at // 10 * 10] += 1
-    for nth in (2, 3, 5):
-        arm(step, nth)
-        with pytest.raises(FailPointReached):
-            job.run()
-    job.run()
-    assert sorted(results(job)) == sorted((key, start, count) for (key, start), count in expected.items())
-    assert 0 < sum(expected.values()) < 120
