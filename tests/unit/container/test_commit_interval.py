@@ -104,3 +104,26 @@ def test_the_pauses_of_several_messages_of_a_poll_do_not_add_up_between_two_comm
     report = run_of(task, tmp_path, 1, [(0, "k", {"id": n}) for n in range(8)], **keys)
     assert report.metrics["errors"]["process.retried"] == 8
     assert report.metrics["commit"]["commits"] >= 8
+
+
+class SlowAlarmTask(StreamTask, TimerTask, InitableTask):
+    """Sets twenty timers for a time; each takes 100 ms."""
+
+    clock: ClassVar[ManualClock]
+
+    def init(self, context):
+        self.timers = context.task.timers
+
+    def process(self, envelope, collector, coordinator):
+        for n in range(20):
+            self.timers.schedule(f"{n}", self.clock.wall_ms(), TimerClock.WALL)
+
+    def on_timer(self, key, time_ms, collector, coordinator):
+        self.clock.advance(0.1)
+
+
+def test_timers_that_are_due_together_are_committed_in_time(tmp_path):
+    timers = {"stores.timers.factory": "timers", "stores.timers.changelog": "mem.timers-log"}
+    report = run_of(SlowAlarmTask, tmp_path, 1, [(0, "k", {"id": 1})], **timers)
+    assert report.metrics["Partition 0"]["timers-fired"] == 20
+    assert report.metrics["commit"]["commits"] >= 4

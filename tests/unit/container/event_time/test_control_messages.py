@@ -259,3 +259,21 @@ def test_sending_to_a_stream_that_is_not_declared_intermediate_is_refused_with_w
     write(job, 10)
     with pytest.raises(ConfigError, match=r"systems.mem.streams.out.samza.intermediate: must be true, here and in"):
         job.run()
+
+
+def test_a_restart_after_the_end_ends_at_once_and_after_more_messages_waits_for_the_next_end(tmp_path):
+    job = job_of(tmp_path)
+    write(job, 10, "A:e", "B:e")
+    for _ in range(2):
+        job.container(until_end=False)[0].run()
+    assert Listening.log == [10, "end", "end"]
+    write(job, 20, "A:w30")
+    Listening.noted.clear()
+    container, _ = job.container(until_end=False)
+    thread = threading.Thread(target=container.run)
+    thread.start()
+    assert Listening.noted.wait(30)
+    write(job, "B:w40", "A:e", 30, "B:e")
+    thread.join(20)
+    assert not thread.is_alive()
+    assert Listening.log[3:] == [20, ("watermark", 30), ("watermark", 40), 30, "end"]

@@ -9,6 +9,7 @@ from samzapy import OutgoingMessageEnvelope, SystemStream
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
+from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import FailPointReached, disarm
 from samzapy.system.clients import system_factory
 
@@ -104,3 +105,21 @@ def test_a_local_store_that_is_set_aside_is_counted(tmp_path):
     container.run()
     assert coordinator.status().counts == {"guarantee.stores-rebuilt": 1}
     assert job.changelog() == {"k": 1}
+
+
+def test_a_changelog_that_lost_committed_state_is_refused_with_the_repair(tmp_path):
+    job = MemoryJob(tmp_path, 1)
+    job.send(*((0, "k", {"id": n}) for n in range(3)))
+    job.run()
+    job.admin.delete("counts-changelog")
+    with pytest.raises(EnvironmentFailure) as caught:
+        job.run()
+    assert str(caught.value).startswith(
+        "changelog mem.counts-changelog[0] ends before offset 0, the last checkpoint is at 0: it was deleted or "
+        "created again"
+    )
+    oldest = {**RESET, "systems.mem.default.stream.samza.offset.default": "oldest"}
+    job.run(**oldest)
+    assert job.changelog() == {"k": 3}
+    assert len(job.outputs()) == 6
+    job.run()

@@ -306,13 +306,15 @@ def test_windows_are_called_between_messages(task):
     assert task.log in ([0, "window", 1, "window"], ["window", 0, 1, "window"])
 
 
+@pytest.mark.parametrize("policy", ["fail", "skip"])
 @pytest.mark.parametrize("task", CALLS)
-def test_a_result_that_is_returned_ends_the_attempt(tmp_path, task):
+def test_a_result_that_is_returned_ends_the_attempt(task, policy):
     returning = type(f"Returning{task.__name__}", (task,), {"handle": lambda *_: 1, "__module__": __name__})
     for name in ("process", "process_batch"):
         if hasattr(task, name):
             setattr(returning, name, RETURNING[task])
-    with TaskTestDriver(returning, {**JOB, **{k: v.replace("mem", "sys") for k, v in TIMERS.items()}}) as driver:
+    keys = {**JOB, **{k: v.replace("mem", "sys") for k, v in TIMERS.items()}, "task.error.process.policy": policy}
+    with TaskTestDriver(returning, keys) as driver:
         driver.post("in", {"id": 0}, "k")
         with pytest.raises(TaskFailed, match=r"process(_batch)? of sys\.in\[0\]@0 returned an int, which goes nowhere"):
             driver.run()
