@@ -459,7 +459,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/container/tasks/async_messages.py",
         "            oldest = next(iter(self._in_flight.values()))\n",
         "            oldest = max(self._in_flight.values(), key=lambda each: each.started_at)\n",
-        ("tests/unit/container/asynchronous/test_async_tasks.py",),
+        ("tests/unit/container/tasks/test_async_tasks.py",),
     ),
     Mutant(
         "samzapy/config/job.py",
