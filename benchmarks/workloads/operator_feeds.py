@@ -28,7 +28,7 @@ from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.metrics import Registry
 from samzapy.operators.joins import AsOfJoin, StreamStreamJoin
 from samzapy.operators.persistent import NonWindowState, WindowState
-from samzapy.operators.persistent.checkpoints import StateCheckpoint, encode
+from samzapy.operators.persistent.task import StateCheckpoint, encode
 from samzapy.operators.windows import Count, EventTimeWindows, WindowDefinition, WindowedAggregation
 from samzapy.testing import OpenStore, open_store
 

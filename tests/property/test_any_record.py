@@ -33,7 +33,7 @@ from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure, RestoreError, SamzapyError
 from samzapy.job import planner
 from samzapy.job.planner import InputPartitions, follow_growth
-from samzapy.operators.persistent import checkpoints as states
+from samzapy.operators.persistent import task as states
 from samzapy.runner.spark import placement
 from samzapy.storage.backup.snapshot import SnapshotFile, SnapshotIndex
 from samzapy.storage.local.marker import Marker, StoreIdentity

@@ -16,7 +16,7 @@ from math import gcd
 from typing import Any, Generic, TypeVar
 
 from samzapy.operators.columns import Column, Messages, columns, runs_of_partitions, times_of
-from samzapy.operators.persistent.monoids import Group, Keyed, Monoid, all_prepared, grouped
+from samzapy.operators.folds import Keyed, Monoid, grouped, plus_each
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -45,30 +45,23 @@ class Sides(Generic[P]):
         right = self.right
         right[end] = self._add(right[end] if end in right else self._monoid.zero(), item)
 
-    def parts_of(self, event_times: Sequence[int], items: Sequence[Any]) -> Iterable[tuple[int | None, P]]:
-        """The sums of a batch's items among themselves: on the left (None), and by interval on the right."""
-        if not items:
-            return ()
+    def parts_of(self, updates: Sequence[tuple[int, Any]]) -> Iterable[tuple[int | None, P]]:
+        """The sums of some updates (event time, item) among themselves: on the left (None), and by interval on the
+        right."""
         cut, interval, monoid = self.cut, self._interval, self._monoid
-        ends = [None if time < cut else time - time % interval + interval for time in event_times]
-        if ends.count(ends[0]) == len(ends):
-            return [(ends[0], monoid.add_all(monoid.zero(), items))]
-        return [(end, monoid.add_all(monoid.zero(), each)) for end, each in grouped(zip(ends, items, strict=True))]
+        ends = [None if time < cut else time - time % interval + interval for time, _ in updates]
+        by_end = grouped(zip(ends, [item for _, item in updates], strict=True))
+        return [(end, monoid.add_all(monoid.zero(), items)) for end, items in by_end.items()]
 
-    def add_parts(self, parts: Sequence[tuple[int | None, P]]) -> None:
+    def add_parts(self, parts: Iterable[tuple[int | None, P]]) -> None:
         """Add the result of `parts_of`, completely or not at all. Raises TaskFailed for totals that are half
         changed."""
-        monoid, right = self._monoid, self.right
-        # One part for each end: parts are new, so they may change in place.
-        together: dict[int | None, P] = {}
-        for end, part in parts:
-            together[end] = monoid.plus(together[end], part) if end in together else part
-        ends = [end for end in together if end is None or end in right]
-        pairs = [(self.left if end is None else right[end], together[end]) for end in ends]
-        for end, call in zip(ends, all_prepared(monoid, pairs), strict=True):
-            together[end] = call()
-        self.left = together.pop(None, self.left)
-        right.update(together)  # type: ignore[arg-type]  # without None
+        changed: dict[int | None, P] = dict(parts)
+        held = [end for end in changed if end is None or end in self.right]
+        pairs = [(self.left if end is None else self.right[end], changed[end]) for end in held]
+        changed.update(zip(held, plus_each(self._monoid, pairs), strict=True))
+        self.left = changed.pop(None, self.left)
+        self.right.update(changed)  # type: ignore[arg-type]  # without None
 
     @property
     def total(self) -> P:
@@ -104,16 +97,26 @@ class Sides(Generic[P]):
 class PersistentState(ABC, Generic[T]):
     """A total that is folded from messages, and that keeps the part before a checkpoint time apart.
 
-    The user calls `update` and `value`; the task calls the rest. The time of the *message* decides on which side of a
-    cut an update is, whatever `timestamp` it is given. So the side is the same when the message is read again.
+    The user calls `update`, `add_all` and `value`; the task calls the rest. Updates wait until their message is done.
+    The time of the *message* decides on which side of a cut an update is, whatever `timestamp` it is given. So the side
+    is the same when the message is read again.
     """
 
-    @abstractmethod
+    def __init__(self, monoid: Monoid[Any]) -> None:
+        self._monoid = monoid
+        self._sides: Sides[Any] = Sides(monoid, 1)
+        self._time: int | None = None
+        self._in_batch = False
+        #: (event time, item) of each waiting update.
+        self._waiting: list[tuple[int, Any]] = []
+
     def update(self, timestamp: int, item: Any) -> None:
         """Add an item with the time `timestamp`, in milliseconds since 1970 (of use to windows). Only in
         `process_message`: an update outside of a message could not be replayed, and raises RuntimeError."""
+        if self._time is None:
+            raise RuntimeError("a persistent state is updated in process_message only: nothing else can be replayed")
+        self._waiting.append((self._time, item))
 
-    @abstractmethod
     def add_all(self, batch: Messages, value: Column = None, time: Column = None) -> None:
         """Like `update` with an item of each message of a batch; in `process_messages` only, else RuntimeError.
 
@@ -121,6 +124,11 @@ class PersistentState(ABC, Generic[T]):
         timestamps likewise; by default the event times. The total of floats may differ in the last digits from the
         total of `update`s.
         """
+        if not self._in_batch:
+            raise RuntimeError("add_all is for process_messages of a PersistentBatchTask: use update for one message")
+        for run, first in runs_of_partitions(batch):
+            _, items, times = columns(run, first, len(batch), (None, value, time))
+            self._waiting += zip(times_of(run), self._items(times, items), strict=True)
 
     @property
     @abstractmethod
@@ -128,146 +136,81 @@ class PersistentState(ABC, Generic[T]):
         """The total so far, including the updates of the current message. Do not change it."""
 
     @property
-    @abstractmethod
     def cut(self) -> Any:
         """The part before the last checkpoint time. Neither change nor keep it."""
+        return self._sides.left
 
-    @abstractmethod
     def open(self, interval_ms: int) -> None:
         """Start empty; checkpoint times will be multiples of `interval_ms`."""
-
-    @abstractmethod
-    def begin(self, event_time: int) -> None:
-        """Begin a message of this time, -1 for none: the updates that follow belong to it."""
-
-    @abstractmethod
-    def begin_batch(self) -> None:
-        """Begin a batch, which gets all updates of `add_all` until `settle`."""
-
-    @abstractmethod
-    def settle(self) -> None:
-        """The message is processed: its updates count."""
-
-    @abstractmethod
-    def roll_back(self) -> None:
-        """The message has failed: its updates are forgotten."""
-
-    @abstractmethod
-    def advance(self, clock_ms: int) -> None:
-        """The task's clock has come to `clock_ms`."""
-
-    @abstractmethod
-    def checkpoint(self, time_ms: int) -> Any:
-        """Make `time_ms`, which is not before the last cut, the cut; returns the state of this moment, both sides of
-        the cut, in plain values."""
-
-    @abstractmethod
-    def recover(self, plain: Any) -> None:
-        """Take over a state that `checkpoint` has returned. Raises KeyError, TypeError or ValueError for any other
-        value."""
-
-
-class MonoidState(PersistentState[T], Generic[T, P]):
-    """A state over a monoid: updates wait until their message is done, then go to its side of the cut."""
-
-    def __init__(self, monoid: Monoid[P]) -> None:
-        self._monoid = monoid
-        self._sides = Sides(monoid, 1)
-        self._time: int | None = None
-        self._waiting: list[Any] = []
-        self._in_batch = False
-        #: Event times and items of a batch.
-        self._columns: list[tuple[Sequence[int], Sequence[Any]]] = []
-
-    def open(self, interval_ms: int) -> None:
         self._sides = Sides(self._monoid, interval_ms)
 
     def begin(self, event_time: int) -> None:
+        """Begin a message of this time, -1 for none: the updates that follow belong to it."""
         self._time = event_time
 
     def begin_batch(self) -> None:
+        """Begin a batch, which gets all updates of `add_all` until `settle`."""
         self._in_batch = True
 
-    def add_all(self, batch: Messages, value: Column = None, time: Column = None) -> None:
-        if not self._in_batch:
-            raise RuntimeError("add_all is for process_messages of a PersistentBatchTask: use update for one message")
-        for run, first in runs_of_partitions(batch):
-            _, items, times = columns(run, first, len(batch), (None, value, time))
-            self._columns.append((times_of(run), self._items(times, items)))
-
     def settle(self) -> None:
-        waiting, sides = self._waiting, self._sides
-        if len(waiting) == 1:
-            assert self._time is not None
-            sides.add(self._time, waiting[0])
-        elif waiting or self._columns:
-            # Updates that cannot be added to each other fail before anything is changed.
-            columns = [([self._time or 0] * len(waiting), waiting), *self._columns]
-            sides.add_parts([part for each in columns for part in sides.parts_of(*each)])
+        """The message is processed: its updates count. Updates that cannot be added to each other raise before anything
+        has changed."""
+        if len(self._waiting) == 1:
+            self._sides.add(*self._waiting[0])
+        else:
+            self._sides.add_parts(self._sides.parts_of(self._waiting))
         self.roll_back()
 
     def roll_back(self) -> None:
-        self._waiting.clear()
-        self._columns.clear()
+        """Forget the waiting updates: the message has failed, or they count."""
+        self._waiting = []
         self._time = None
         self._in_batch = False
 
-    def _items(self, times: Sequence[int], items: Sequence[Any]) -> Sequence[Any]:
-        """The items of the monoid that a batch adds."""
-        return items
-
     def advance(self, clock_ms: int) -> None:
-        """Time alone changes nothing here."""
+        """The task's clock has come to `clock_ms`."""
 
     def checkpoint(self, time_ms: int) -> Any:
+        """Make `time_ms`, which is not before the last cut, the cut; returns the state of this moment, both sides of
+        the cut, in plain values."""
         self._sides.cut_at(time_ms)
         return self._sides.to_plain()
 
     def recover(self, plain: Any) -> None:
+        """Take over a state that `checkpoint` has returned. Raises KeyError, TypeError or ValueError for any other
+        value."""
         self._sides.restore(plain)
 
-    def _wait(self, item: Any) -> None:
-        if self._time is None:
-            raise RuntimeError("a persistent state is updated in process_message only: nothing else can be replayed")
-        self._waiting.append(item)
+    def _items(self, times: Sequence[int], items: Sequence[Any]) -> Iterable[Any]:
+        """The items of the monoid that a batch adds."""
+        return items
 
-    def _total(self) -> P:
+    def _total(self) -> Any:
         """The total, including the waiting updates."""
-        if not self._waiting and not self._columns:
+        if not self._waiting:
             return self._sides.total
         total = self._monoid.plus(self._monoid.zero(), self._sides.total)
-        for items in (self._waiting, *(items for _, items in self._columns)):
-            total = self._monoid.add_all(total, items)
-        return total
+        return self._monoid.add_all(total, [item for _, item in self._waiting])
 
 
-class NonWindowState(MonoidState[T, T]):
+class NonWindowState(PersistentState[T]):
     """A state with no time or other boundary."""
-
-    def update(self, timestamp: int, item: Any) -> None:
-        self._wait(item)
 
     @property
     def value(self) -> T:
-        return self._total()
-
-    @property
-    def cut(self) -> T:
-        """The total before the last checkpoint time."""
-        return self._sides.left
+        total: T = self._total()
+        return total
 
 
-class WindowState(MonoidState[T, dict[int, T]]):
+class WindowState(PersistentState[T]):
     """The total of the messages in the open time window, which slides with the task's clock: [start, start + size). Its
     start is the first multiple of `step_ms` with an end after the clock.
 
     1. Messages past its end wait for their windows. Messages before its start are late, and counted in `late`.
     2. The window only moves forward, so a message in the open window was never late. The value is the total of *every*
        message with a `timestamp` in the window, independent of their order and of restarts.
-    3. With a Group the cost of a slide follows the items that leave the window, with another monoid the items that
-       stay.
-    4. Totals are kept by interval of gcd(size, step), on either side of a checkpoint time. So a checkpoint of windows
-       with another size or step is refused.
+    3. Totals are kept by interval of gcd(size, step), on either side of a checkpoint time: `cut` has them by the start
+       of their interval. So a checkpoint of windows with another size or step is refused.
     """
 
     def __init__(self, monoid: Monoid[T], size_ms: int, step_ms: int | None = None) -> None:
@@ -289,62 +232,47 @@ class WindowState(MonoidState[T, dict[int, T]]):
         return None if self._start is None else (self._start, self._start + self._size)
 
     def update(self, timestamp: int, item: Any) -> None:
-        self._wait((timestamp - timestamp % self._grain, item))
+        super().update(timestamp, (timestamp - timestamp % self._grain, item))
 
     def settle(self) -> None:
-        if self._start is None:
+        start, waiting = self._start, self._waiting
+        if start is None or not waiting:
             super().settle()
             return
-        first, within = self._start, range(self._start, self._start + self._size)
-        waiting = [*self._waiting, *(item for _, items in self._columns for item in items)]
-        current = [item for start, item in waiting if start in within]
-        late = sum(start < first for start, _ in waiting)
-        if late:
-            self._waiting = [each for each in self._waiting if each[0] >= first]
-            self._columns = [_from(first, *each) for each in self._columns]
+        self._waiting = [update for update in waiting if update[1][0] >= start]
+        current = [item for _, (interval, item) in self._waiting if interval < start + self._size]
+        late = len(waiting) - len(self._waiting)
         try:
-            if len(current) == 1:
-                self._current = self._each.add(self._current, current[0])
-            elif current:
-                self._current = self._each.plus(self._current, self._each.add_all(self._each.zero(), current))
+            if current:
+                self._current = self._each.add_all(self._current, current)
             super().settle()
         except Exception:
             # The sides are as they were, or the task has failed.
-            self._current = self._fold(self._sides.total, within)
+            self._current = self._open_total(self._sides.total)
             raise
         self.late += late
 
-    def _items(self, times: Sequence[int], items: Sequence[Any]) -> Sequence[Any]:
+    def _items(self, times: Sequence[int], items: Sequence[Any]) -> Iterable[Any]:
         grain = self._grain
-        return list(zip([time - time % grain for time in times], items, strict=True))
+        return zip([time - time % grain for time in times], items, strict=True)
 
     @property
     def value(self) -> T:
         """The total of the open window; `zero` before the clock has a time."""
-        if self._start is None or (not self._waiting and not self._columns):
-            return self._current
-        return self._fold(self._total(), range(self._start, self._start + self._size))
-
-    @property
-    def cut(self) -> dict[int, T]:
-        """The totals before the last checkpoint time, by start of their interval, from the open window on."""
-        return self._sides.left
+        return self._current if self._start is None or not self._waiting else self._open_total(self._total())
 
     def advance(self, clock_ms: int) -> None:
         start = ((clock_ms - self._size) // self._step + 1) * self._step
         if self._start is not None and start <= self._start:
             return
-        before, self._start = self._start, start
-        gone = self._expire(start)
-        within = range(start, start + self._size)
-        if before is None or start >= before + self._size or not isinstance(self._each, Group):
-            self._current = self._fold(self._sides.total, within)
-            return
-        total = self._sides.total
-        for leaving in gone:
-            if leaving[0] >= before:
-                self._current = self._each.minus(self._current, leaving[1])
-        self._current = self._plus_all(self._current, total, range(before + self._size, within.stop))
+        self._start = start
+        right = self._sides.right
+        for totals in (self._sides.left, *right.values()):
+            for interval in [interval for interval in totals if interval < start]:
+                del totals[interval]
+        for end in [end for end, totals in right.items() if not totals]:
+            del right[end]
+        self._current = self._open_total(self._sides.total)
 
     def checkpoint(self, time_ms: int) -> Any:
         lengths = [self._size, self._step]
@@ -361,29 +289,13 @@ class WindowState(MonoidState[T, dict[int, T]]):
         super().recover(sides)
         self._start, self.late = plain["start"], int(plain["late"])
         if self._start is not None:
-            self._current = self._fold(self._sides.total, range(self._start, self._start + self._size))
+            self._current = self._open_total(self._sides.total)
 
-    def _expire(self, start: int) -> list[tuple[int, T]]:
-        """Drop the intervals before `start`, and return them."""
-        gone: list[tuple[int, T]] = []
-        right = self._sides.right
-        for totals in (self._sides.left, *right.values()):
-            gone += [(old, totals.pop(old)) for old in [interval for interval in totals if interval < start]]
-        for end in [end for end, totals in right.items() if not totals]:
-            del right[end]
-        return gone
-
-    def _fold(self, totals: dict[int, T], within: range) -> T:
-        return self._plus_all(self._each.zero(), totals, within)
-
-    def _plus_all(self, total: T, totals: dict[int, T], within: range) -> T:
-        for start, each in totals.items():
-            if start in within:
-                total = self._each.plus(total, each)
+    def _open_total(self, totals: dict[int, T]) -> T:
+        """The total of the intervals of the open window."""
+        assert self._start is not None
+        total, end = self._each.zero(), self._start + self._size
+        for start, part in totals.items():
+            if self._start <= start < end:
+                total = self._each.plus(total, part)
         return total
-
-
-def _from(first: int, event_times: Sequence[int], items: Sequence[Any]) -> tuple[list[int], list[Any]]:
-    """The items of intervals that start at `first` or later."""
-    kept = [(time, item) for time, item in zip(event_times, items, strict=True) if item[0] >= first]
-    return [time for time, _ in kept], [item for _, item in kept]

@@ -1,6 +1,5 @@
 """Windowed aggregation over event time: a library over the task API and a KeyValueStore.
 
-aggregations   the folds of a window's values: counts, sums, your own
 aligned        tumbling and hopping windows
 sessions       session windows
 sliding        sliding windows
@@ -10,7 +9,7 @@ windows        EventTimeWindows, WindowedTask and WindowedBatchTask: all of it t
 """
 
 from samzapy.operators.event_time import Duration
-from samzapy.operators.windows.aggregations import Aggregation, Collect, Count, Fold, Max, Mean, Min, Sum, Top
+from samzapy.operators.folds import Aggregation, Collect, Count, Fold, Max, Mean, Min, Sum, Top
 from samzapy.operators.windows.aligned import Hopping, Tumbling
 from samzapy.operators.windows.results import Early, OnChange, OnClose, WindowResult
 from samzapy.operators.windows.sessions import Sessions

@@ -12,7 +12,7 @@ from math import gcd
 from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
-from samzapy.operators.windows.aggregations import Aggregation
+from samzapy.operators.folds import Aggregation
 from samzapy.operators.windows.panes import PanedState
 from samzapy.operators.windows.state import (
     Closed,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from samzapy.operators.windows.aggregations import Aggregation
+from samzapy.operators.folds import Aggregation
 from samzapy.operators.windows.state import (
     ALL_MS,
     Handle,

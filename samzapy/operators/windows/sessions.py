@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
-from samzapy.operators.windows.aggregations import Aggregation, Fold
+from samzapy.operators.folds import Aggregation, Fold
 from samzapy.operators.windows.state import (
     Handle,
     KeyedState,

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
-from samzapy.operators.windows.aggregations import Aggregation
+from samzapy.operators.folds import Aggregation
 from samzapy.operators.windows.state import (
     ALL_MS,
     Handle,

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from samzapy.api.kv import KeyValueStore
 from samzapy.operators.expiry import FirstKeys
-from samzapy.operators.windows.aggregations import Aggregation
+from samzapy.operators.folds import Aggregation
 
 Store = KeyValueStore[str, Any]
 #: The argument of `WindowState.read`; its parts have no other use.

@@ -28,7 +28,7 @@ from samzapy.operators.event_time import (
     must_take_lists,
     time_bound,
 )
-from samzapy.operators.windows.aggregations import Aggregation
+from samzapy.operators.folds import Aggregation
 from samzapy.operators.windows.results import Early, Emission, Kind, OnChange, OnClose, Output, WindowResult, sender
 from samzapy.operators.windows.state import (
     ALL_MS,

@@ -23,7 +23,7 @@ from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.job.lease import TaskProgress
 from samzapy.metrics import Registry
 from samzapy.operators.persistent import Distinct, NonWindowState, PersistentTask, Sum, WindowState
-from samzapy.operators.persistent.checkpoints import next_time
+from samzapy.operators.persistent.task import next_time
 
 INTERVAL = 8
 OUT = SystemStream("m", "out")
