@@ -31,6 +31,11 @@ static const struct {
     {"rd_kafka_last_error", offsetof(Library, last_error)},
     {"rd_kafka_error_code", offsetof(Library, error_code)},
     {"rd_kafka_error_destroy", offsetof(Library, destroy_error)},
+    {"rd_kafka_topic_partition_list_new", offsetof(Library, new_partitions)},
+    {"rd_kafka_topic_partition_list_add", offsetof(Library, add_partition)},
+    {"rd_kafka_pause_partitions", offsetof(Library, pause)},
+    {"rd_kafka_resume_partitions", offsetof(Library, resume)},
+    {"rd_kafka_topic_partition_list_destroy", offsetof(Library, destroy_partitions)},
 };
 enum { WANTED = sizeof(wanted) / sizeof(wanted[0]) };
 

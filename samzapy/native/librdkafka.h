@@ -79,6 +79,11 @@ typedef struct {
     int (*last_error)(void);
     int (*error_code)(const void *error);
     void (*destroy_error)(void *error);
+    void *(*new_partitions)(int size);
+    void *(*add_partition)(void *partitions, const char *topic, int32_t partition);
+    int (*pause)(void *handle, void *partitions);
+    int (*resume)(void *handle, void *partitions);
+    void (*destroy_partitions)(void *partitions);
 } Library;
 
 extern Library library;

@@ -425,6 +425,37 @@ static PyObject *produce_queue_offsets(ProduceQueue *self, PyObject *nothing)
     return found;
 }
 
+/* pause(counts, on): keep back what waits for any partition of these topics, or send it again. */
+static PyObject *produce_queue_pause(ProduceQueue *self, PyObject *const *arguments, Py_ssize_t given)
+{
+    if (given != 2 || !PyDict_Check(arguments[0])) {
+        PyErr_SetString(PyExc_TypeError, "expected a dict of numbers of partitions by topic, and a flag");
+        return NULL;
+    }
+    int on = PyObject_IsTrue(arguments[1]);
+    void *partitions = on < 0 ? NULL : library.new_partitions(0);
+    if (partitions == NULL)
+        return on < 0 ? NULL : PyErr_NoMemory();
+    PyObject *topic, *count;
+    for (Py_ssize_t at = 0; PyDict_Next(arguments[0], &at, &topic, &count);) {
+        const char *name = PyUnicode_AsUTF8AndSize(topic, NULL);
+        long most = name == NULL ? -1 : PyLong_AsLong(count);
+        if (PyErr_Occurred())
+            break;
+        for (int32_t i = 0; i < most; i++)
+            library.add_partition(partitions, name, i);
+    }
+    if (!PyErr_Occurred()) {
+        Py_BEGIN_ALLOW_THREADS
+        (on ? library.pause : library.resume)(self->handle, partitions);
+        Py_END_ALLOW_THREADS
+    }
+    library.destroy_partitions(partitions);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *produce_queue_clear(ProduceQueue *self, PyObject *nothing)
 {
     (void)nothing;
@@ -442,6 +473,7 @@ static PyMethodDef produce_queue_methods[] = {
     {"put", (PyCFunction)(void (*)(void))produce_queue_put, METH_FASTCALL, "Queue records of a topic."},
     {"failures", (PyCFunction)produce_queue_failures, METH_NOARGS, "Some of the records that were not acknowledged."},
     {"offsets", (PyCFunction)produce_queue_offsets, METH_NOARGS, "The last acknowledged offset of each partition."},
+    {"pause", (PyCFunction)(void (*)(void))produce_queue_pause, METH_FASTCALL, "Keep back what waits, or send it."},
     {"clear", (PyCFunction)produce_queue_clear, METH_NOARGS, "Forget failures and offsets."},
     {NULL, NULL, 0, NULL},
 };

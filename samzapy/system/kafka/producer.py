@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from math import ceil
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -35,20 +34,18 @@ from samzapy.system.producer_calls import ProducerCalls
 
 #: The call that delivers a fatal error raises it and delivers no reports: the next calls do.
 _REPORT_CALLS, _REPORT_S = 20, 0.05
-#: A flush raises a fatal error only when it returns, so it is done in steps of this many seconds.
-_FLUSH_S = 1.0
-#: After this many of them a flush that gets no further looks whether a topic was deleted.
-_DELETED_STEPS = 3
+#: Seconds of a step of a flush. A fatal error is raised when it returns; no record acknowledged in one is a stall.
+_STEP_S = 0.1
+#: The most seconds for which a stalled flush keeps its records back, and those in which it then tries again.
+_PAUSE_S, _TRIAL_S = 1.0, 0.02
 
 
 class KafkaProducer(SystemProducer):
     """An idempotent producer.
 
-    1. An error poisons it. Inside a transaction `abort` heals it, with two exceptions: it was fenced, or the broker has
-       refused a record. A refused record leaves a gap in librdkafka's sequence numbers, and the next transaction would
-       fail at it, so the aborted producer begins no other.
-    2. A report of success costs half as much as the record itself, and only adds the record's offset. So a
-       transactional client reports failures only.
+    An error poisons it. Inside a transaction `abort` heals it, with two exceptions: it was fenced, or the broker has
+    refused a record. A refused record leaves a gap in librdkafka's sequence numbers, and the next transaction would
+    fail at it, so the aborted producer begins no other.
     """
 
     def __init__(
@@ -87,9 +84,8 @@ class KafkaProducer(SystemProducer):
         return self._last_offsets.get((stream, partition))
 
     def purge(self) -> None:
-        built = self._made
-        if built is not None:
-            built[0].purge()
+        if self._made is not None:
+            self._made[0].purge()
 
     def close(self) -> None:
         if not self._calls.closed:
@@ -192,14 +188,18 @@ class KafkaProducer(SystemProducer):
             raise
 
     def _flush(self, timeout_s: float) -> None:
-        left, times = 1, max(1, ceil(timeout_s / _FLUSH_S))
-        failure: Failure | None = None
+        left, pause_s, failure = 0, 0.0, None
+        deadline = self._clock.monotonic() + timeout_s
         # After a final refusal in a transaction the client keeps the other records: nothing is left to wait for.
-        while left and times and (failure is None or not is_final(failure.error)):
-            left, times = self._call("flush", lambda client: client.flush(min(timeout_s, _FLUSH_S))), times - 1
-            if left and times % _DELETED_STEPS == 0:
-                self._check_deleted()
+        while failure is None or not is_final(failure.error):
+            left_s = max(0.0, deadline - self._clock.monotonic())
+            before, left = left, self._flush_some(pause_s, left_s)
             failure = min(self._queue.failures(), key=lambda item: remoteness(item.error), default=None)
+            if not left or not left_s:
+                break
+            pause_s = min(_PAUSE_S, 2 * pause_s or _STEP_S) if left == before else 0.0
+            if pause_s == _PAUSE_S:
+                self._check_deleted()
         if failure is not None:
             raise self._undelivered(failure)
         self._client_errors.check()
@@ -208,6 +208,22 @@ class KafkaProducer(SystemProducer):
             raise self._timed_out(f"{self._calls.name}: {left:,} records were not acknowledged {where}")
         self._last_offsets.update(self._queue.settle())
         self._queue.streams.clear()
+
+    def _flush_some(self, pause_s: float, left_s: float) -> int:
+        """One step of a flush with `left_s` to go. Returns how many records are not acknowledged.
+
+        While a partition's batch has no answer, librdkafka's thread spins until it may send the next one (its issues
+        2565 and 3692), which takes as long as a broker is frozen. So a flush that stalls keeps its records back for
+        `pause_s`, and tries again.
+        """
+        if not pause_s:
+            return int(self._call("flush", lambda client: client.flush(min(_STEP_S, left_s))))
+        self._queue.pause(on=True)
+        try:
+            self._call("flush", lambda client: client.flush(min(pause_s, left_s)))
+        finally:
+            self._queue.pause(on=False)
+        return int(self._call("flush", lambda client: client.flush(_TRIAL_S)))
 
     def _check_deleted(self) -> None:
         """Raise UnknownStream if a topic of the records was deleted: librdkafka would keep them until they time out."""

@@ -44,44 +44,6 @@ class Failure(NamedTuple):
     size: int
 
 
-class DeliveryReports:
-    """Reports by topic and partition; `callback` is the argument for `produce`. The partition None stands for records
-    with a partition of librdkafka's choice: their delivery is known, their last offsets are not."""
-
-    __slots__ = ("_reports",)
-
-    def __init__(self) -> None:
-        self._reports: dict[tuple[str, int | None], dict[Any, Any]] = {}
-
-    def callback(self, topic: str, partition: int | None) -> Callback:
-        """The callback for records of one partition, or of None."""
-        target = (topic, partition)
-        reports = self._reports.get(target)
-        if reports is None:
-            reports = self._reports[target] = {}
-        return reports.__setitem__
-
-    def failures(self) -> Iterator[tuple[Any, Any]]:
-        """(error, message) of records that were not acknowledged since the last `settle`."""
-        for reports in self._reports.values():
-            if len(reports) > 1 or (reports and None not in reports):
-                yield from ((error, message) for error, message in reports.items() if error is not None)
-
-    def settle(self) -> dict[tuple[str, int], int]:
-        """The last offsets; forgets the messages. Called after a flush without failures."""
-        last = {}
-        for (topic, partition), reports in self._reports.items():
-            if reports and partition is not None:
-                last[topic, partition] = reports[None].offset()
-            reports.clear()
-        return last
-
-    def clear(self) -> None:
-        """Forget the reports."""
-        for reports in self._reports.values():
-            reports.clear()
-
-
 #: The most seconds that sending waits for room in a full queue.
 _QUEUE_S = 60.0
 _FULL_PAUSE_S = 0.05
@@ -121,6 +83,10 @@ class RecordQueue(ABC):
     @abstractmethod
     def _put(self, columns: OutgoingColumns, numbers: int | Sequence[int]) -> None:
         """Queue records, each for the partition of its number, or all for one."""
+
+    @abstractmethod
+    def pause(self, *, on: bool) -> None:
+        """Keep back what waits for the partitions of these streams, or send it again."""
 
     @abstractmethod
     def failures(self) -> Iterator[Failure]:
@@ -205,6 +171,9 @@ class NativeQueue(RecordQueue):
             size = len(values[done] or b"") + len((keys[done] if keys else None) or b"")
             raise self._refused(KafkaError(code), stream, number, size)
 
+    def pause(self, *, on: bool) -> None:
+        self._native.pause({stream: self._partitions.get(stream, 0) for stream in self.streams}, on)
+
     def failures(self) -> Iterator[Failure]:
         for code, stream, partition, size in self._native.failures():
             yield Failure(KafkaError(code), stream, partition, size)
@@ -219,15 +188,20 @@ class NativeQueue(RecordQueue):
 
 
 class ReportedQueue(RecordQueue):
-    """Calls confluent-kafka's `produce`."""
+    """Calls confluent-kafka's `produce`. Records with the partition None have one of librdkafka's choice: their delivery
+    is known, their last offsets are not."""
 
     def __init__(self, *others: Any) -> None:
         super().__init__(*others)
-        self._reports = DeliveryReports()
+        self._reports: dict[tuple[str, int | None], dict[Any, Any]] = {}
+
+    def report(self, topic: str, partition: int | None) -> Callback:
+        """The callback for the records of a partition."""
+        return self._reports.setdefault((topic, partition), {}).__setitem__
 
     def _put(self, columns: OutgoingColumns, numbers: int | Sequence[int]) -> None:
         absent, stream = repeat(None), columns.stream
-        produce, report = self._client.produce, self._reports.callback
+        produce, report = self._client.produce, self.report
         rows = zip(
             repeat(numbers) if isinstance(numbers, int) else numbers,
             absent if columns.keys is None else columns.keys,
@@ -261,16 +235,28 @@ class ReportedQueue(RecordQueue):
         stream, value, key, partition = arguments[:4]
         raise self._refused(error_of(cause), stream, partition, len(value or b"") + len(key or b"")) from cause
 
+    def pause(self, *, on: bool) -> None:
+        """confluent-kafka pauses consumers only."""
+
     def failures(self) -> Iterator[Failure]:
-        for error, message in self._reports.failures():
-            size = len(message.value() or b"") + len(message.key() or b"")
-            yield Failure(error, message.topic(), message.partition(), size)
+        for reports in self._reports.values():
+            for error, message in reports.items():
+                if error is not None:
+                    size = len(message.value() or b"") + len(message.key() or b"")
+                    yield Failure(error, message.topic(), message.partition(), size)
 
     def settle(self) -> Mapping[tuple[str, int], int]:
-        return self._reports.settle()
+        delivered = {target: reports[None] for target, reports in self._reports.items() if reports}
+        self.clear()
+        return {
+            (topic, partition): message.offset()
+            for (topic, partition), message in delivered.items()
+            if partition is not None
+        }
 
     def clear(self) -> None:
-        self._reports.clear()
+        for reports in self._reports.values():
+            reports.clear()
 
 
 def open_producer(

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, change_columns
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition, UnknownStream
 from samzapy.system.kafka import KafkaSystemFactory, client, queue
 
@@ -217,6 +218,24 @@ def test_columns_that_are_not_records_are_an_error(columns, error, topic, writer
         native.extension.ProduceQueue(object(), False)
     with pytest.raises(ValueError, match="topic name"):
         producer._queue._native.put("x" * 600, 0, -1, [b"k"], [b"v"], None, None)
+
+
+@compiled_only
+def test_records_of_a_paused_queue_wait_until_it_goes_on(kafka, topic):
+    errors = client.ClientErrors("test", kafka)
+    properties = {"bootstrap.servers": kafka, "enable.idempotence": "true"}
+    producer, records = queue.open_producer(properties, errors, lambda _: None, SYSTEM_CLOCK, with_offsets=True)
+    stream = topic(2)
+    for partition in (0, 1):
+        records.send(change_columns(stream, partition, [(b"k", b"before")]))
+    assert producer.flush(30) == 0
+    records.pause(on=True)
+    for partition in (0, 1):
+        records.send(change_columns(stream, partition, [(b"k", b"kept back")]))
+    assert producer.flush(0.5) == 2
+    records.pause(on=False)
+    assert producer.flush(30) == 0
+    assert records.settle() == {(stream, 0): 1, (stream, 1): 1}
 
 
 @compiled_only

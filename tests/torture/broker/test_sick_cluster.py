@@ -92,23 +92,11 @@ def freeze_one_job(cluster, jobs):
     resume(stopped)
 
 
-#: Per cent of a core that all processes of a job together may use from the fault until the cluster is whole.
-CALM, BURSTS, SPINNING = 5.0, 10.0, 50.0
-
-
 class Fault(NamedTuple):
-    """`strike(cluster, jobs)` returns when nothing is broken any more; what was may still have to be repaired.
-
-    librdkafka sends a partition's records of an idempotent producer one batch after another, and to a new leader once
-    the old one has answered. Until the answer comes, its thread spins if the next batch is due (librdkafka's issues
-    2565 and 3692, open with 2.16). A change of leaders takes half a second of that per job and broker (`BURSTS`). A
-    leader that is frozen with a request answers nothing until it goes on, so the thread of the new leader may spin for
-    all this time (`SPINNING`: measured once, 41 % in 40 s).
-    """
+    """`strike(cluster, jobs)` returns when nothing is broken any more; what was may still have to be repaired."""
 
     strike: object
     times: int = 1
-    most_cpu_percent: float = CALM
 
 
 FAULTS = {
@@ -117,13 +105,13 @@ FAULTS = {
     "broker 2 killed": Fault(lambda cluster, jobs: kill(cluster, 2)),
     "broker 3 killed": Fault(lambda cluster, jobs: kill(cluster, 3)),
     "controller killed": Fault(lambda cluster, jobs: kill(cluster, cluster.controller())),
-    "broker frozen 40 s": Fault(lambda cluster, jobs: freeze(cluster, cluster.controller() % 3 + 1), 1, SPINNING),
-    "controller frozen 40 s": Fault(lambda cluster, jobs: freeze(cluster, cluster.controller()), 1, SPINNING),
-    "rolling restart": Fault(restart_in_turn, 3, BURSTS),
+    "broker frozen 40 s": Fault(lambda cluster, jobs: freeze(cluster, cluster.controller() % 3 + 1)),
+    "controller frozen 40 s": Fault(lambda cluster, jobs: freeze(cluster, cluster.controller())),
+    "rolling restart": Fault(restart_in_turn, 3),
     "two of three down 120 s": Fault(lose_two, 2),
-    "every leader moved": Fault(move_leaders, 2, BURSTS),
+    "every leader moved": Fault(move_leaders, 2),
     "client quota": Fault(limit),
-    NO_ROOM: Fault(fill_a_disk, 1, BURSTS),
+    NO_ROOM: Fault(fill_a_disk),
     "one of two jobs frozen 40 s": Fault(freeze_one_job),
 }
 
@@ -204,7 +192,6 @@ def test_a_sick_cluster_costs_no_promise_and_needs_nobody(struck, guarantee, out
     ended, measured = results[guarantee]
     assert not ended, measured
     outcome(f"three nodes: {scenario}", **measured)
-    assert measured["cpu_percent"] <= FAULTS[scenario].most_cpu_percent
 
 
 @pytest.mark.parametrize("guarantee", TOGETHER)

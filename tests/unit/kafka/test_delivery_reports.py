@@ -13,7 +13,7 @@ from samzapy.errors import (
 )
 from samzapy.system.kafka.client import ClientErrors
 from samzapy.system.kafka.producer import KafkaProducer
-from samzapy.system.kafka.queue import DeliveryReports, ReportedQueue
+from samzapy.system.kafka.queue import ReportedQueue
 from samzapy.testing import ManualClock
 
 
@@ -30,52 +30,6 @@ class Delivered:
         return self._partition
 
 
-def test_settling_gives_the_last_offset_once():
-    reports = DeliveryReports()
-    reports.callback("t", 0)(None, Delivered(4))
-    reports.callback("t", 0)(None, Delivered(5))
-    assert reports.settle() == {("t", 0): 5}
-    assert reports.settle() == {}
-
-
-def test_a_failure_is_found_behind_and_before_successes():
-    reports = DeliveryReports()
-    report = reports.callback("t", 0)
-    report(None, Delivered(4))
-    report(KafkaError(KafkaError._TIMED_OUT), Delivered(-1))
-    report(None, Delivered(5))
-    assert [error.code() for error, _ in reports.failures()] == [KafkaError._TIMED_OUT]
-
-
-def test_a_partition_with_failures_only_is_found():
-    reports = DeliveryReports()
-    reports.callback("t", 0)(KafkaError(KafkaError._TIMED_OUT), Delivered(-1))
-    assert len(list(reports.failures())) == 1
-
-
-def test_records_whose_partition_is_chosen_elsewhere_have_no_last_offset():
-    reports = DeliveryReports()
-    report = reports.callback("t", None)
-    for offset, partition in ((1, 0), (7, 1), (2, 0)):
-        report(None, Delivered(offset, partition))
-    assert list(reports.failures()) == []
-    assert reports.settle() == {}
-
-
-def test_a_failure_of_such_a_record_is_found():
-    reports = DeliveryReports()
-    reports.callback("t", None)(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Delivered(-1))
-    assert [error.code() for error, _ in reports.failures()] == [KafkaError.MSG_SIZE_TOO_LARGE]
-
-
-def test_clearing_forgets_reports():
-    reports = DeliveryReports()
-    reports.callback("t", 0)(KafkaError(KafkaError._PURGE_QUEUE), Delivered(-1))
-    reports.clear()
-    assert list(reports.failures()) == []
-    assert reports.settle() == {}
-
-
 class Client:
     """A client of librdkafka whose records have all failed."""
 
@@ -86,12 +40,59 @@ class Client:
         raise KafkaException(KafkaError(KafkaError._STATE))
 
 
+def queue_of(client, clock=None):
+    return ReportedQueue(client, {}, ClientErrors("kafka", "b:9092"), lambda _: None, clock or ManualClock())
+
+
+FAILED = Message(topic="t", partition=0, value=b"v")
+
+
+def test_settling_gives_the_last_offset_once():
+    reports = queue_of(Client())
+    reports.report("t", 0)(None, Delivered(4))
+    reports.report("t", 0)(None, Delivered(5))
+    assert reports.settle() == {("t", 0): 5}
+    assert reports.settle() == {}
+
+
+def test_a_failure_is_found_behind_and_before_successes():
+    reports = queue_of(Client())
+    report = reports.report("t", 0)
+    report(None, Delivered(4))
+    report(KafkaError(KafkaError._TIMED_OUT), FAILED)
+    report(None, Delivered(5))
+    assert [item.error.code() for item in reports.failures()] == [KafkaError._TIMED_OUT]
+
+
+def test_a_partition_with_failures_only_is_found():
+    reports = queue_of(Client())
+    reports.report("t", 0)(KafkaError(KafkaError._TIMED_OUT), FAILED)
+    assert len(list(reports.failures())) == 1
+
+
+def test_records_whose_partition_is_chosen_elsewhere_have_no_last_offset():
+    reports = queue_of(Client())
+    report = reports.report("t", None)
+    for offset, partition in ((1, 0), (7, 1), (2, 0)):
+        report(None, Delivered(offset, partition))
+    assert list(reports.failures()) == []
+    assert reports.settle() == {}
+
+
+def test_clearing_forgets_reports():
+    reports = queue_of(Client())
+    reports.report("t", 0)(KafkaError(KafkaError._PURGE_QUEUE), FAILED)
+    reports.clear()
+    assert list(reports.failures()) == []
+    assert reports.settle() == {}
+
+
 def producer_with(failures, transactional_id, limit=1_000):
     client, errors, clock = Client(), ClientErrors("kafka", "b:9092"), ManualClock()
     queue = ReportedQueue(client, {}, errors, lambda _: None, clock)
     for partition, code in enumerate(failures):
         failed = Message(topic="out", partition=partition, value=b"x" * 5_000)
-        queue._reports.callback("out", partition)(KafkaError(code), failed)
+        queue.report("out", partition)(KafkaError(code), failed)
     made = KafkaProducer({}, errors, transactional_id, clock, limit_of={"out": limit}.get)
     made._made = client, queue
     made._calls.initialised = made._calls.in_transaction = transactional_id is not None

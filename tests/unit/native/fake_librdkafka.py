@@ -81,6 +81,11 @@ _TYPES = {
     "rd_kafka_last_error": (c_int,),
     "rd_kafka_error_code": (c_int, c_void_p),
     "rd_kafka_error_destroy": (None, c_void_p),
+    "rd_kafka_topic_partition_list_new": (c_void_p, c_int),
+    "rd_kafka_topic_partition_list_add": (c_void_p, c_void_p, c_char_p, c_int32),
+    "rd_kafka_pause_partitions": (c_int, c_void_p, c_void_p),
+    "rd_kafka_resume_partitions": (c_int, c_void_p, c_void_p),
+    "rd_kafka_topic_partition_list_destroy": (None, c_void_p),
 }
 
 
