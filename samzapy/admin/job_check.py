@@ -51,7 +51,7 @@ from samzapy.job.planner import (
     plan,
 )
 from samzapy.storage.changelog.topic import check_described
-from samzapy.storage.engines import check_checkpoints
+from samzapy.storage.spec import check_checkpoints
 from samzapy.system.clients import KnownStreams, job_clients, load_factory
 
 #: Seconds that a check waits for an open transaction of another process.
@@ -189,7 +189,7 @@ def look_around(
         if code is not None:
             with _reading(records, "the serdes of the stores", warn) as checkpoints:
                 refuse_copied(checkpoints, config.stores)
-                check_checkpoints(config, code.engines, checkpoints.read(names).values())
+                check_checkpoints(code.engines, checkpoints.read(names).values())
         return model, kept
 
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from samzapy.admin.streams import Literal, as_text
 from samzapy.api.checkpoint import CheckpointManager
-from samzapy.api.engine import EngineSettings
 from samzapy.api.serde import Serde
 from samzapy.checkpoint.records import read_changelog_partitions
 from samzapy.checkpoint.topic import wait_at_most
@@ -31,7 +30,6 @@ from samzapy.job.files import TemporaryFolder
 from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import as_json, serde_registry
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult
-from samzapy.storage.engines import StoreEngine, entry_serdes, load_engines
 from samzapy.storage.inspection import (
     ChangelogReader,
     Contents,
@@ -44,6 +42,7 @@ from samzapy.storage.inspection import (
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import TaskSettings
+from samzapy.storage.spec import StoreSpec, store_specs
 from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.system.clients import SystemClients
 
@@ -164,15 +163,14 @@ def store_entries(
     """
     config = question.config
     store = store_of(config.stores, question.store)
-    engine = load_engines(config)[store.name]
-    settings = EngineSettings(store.name, store.properties)
-    key_serde, value_serde = entry_serdes(store, engine, settings, serde_registry(config))
+    spec = store_specs(config)[store.name]
+    key_serde, value_serde = spec.serdes(serde_registry(config))
     with ExitStack() as opened:
         folder = opened.enter_context(TemporaryFolder("store")).path
 
         def contents(selection: Selection) -> Contents:
             if question.local is not None:
-                found = _files(config, store, engine, question.local, say)
+                found = _files(config, spec, question.local, say)
             else:
                 found = _changelog(question, store, folder, progress, selection)
             return opened.enter_context(found)
@@ -191,10 +189,8 @@ def _changelog(
         return reader.read(store, question.partitions, selection)
 
 
-def _files(
-    config: JobConfig, store: StoreConfig, engine: StoreEngine, local: Path, say: Callable[[str], None]
-) -> Contents:
-    contents = read_files(store, engine, local_directories(config.job_name, store.name, local), SYSTEM_CLOCK)
+def _files(config: JobConfig, spec: StoreSpec, local: Path, say: Callable[[str], None]) -> Contents:
+    contents = read_files(spec, local_directories(config.job_name, spec.config.name, local), SYSTEM_CLOCK)
     for number, marker in sorted(contents.as_of.items()):
         say(f"partition {number}: up to changelog offset {marker.changelog_offset}")
     for directory in contents.unmarked:
@@ -216,8 +212,8 @@ def rebuild_store(
     alone = replace(
         config, stores={name: replace(store, clean_on_start=False, backup=None)}, logged_store_base_dir=base
     )
-    engines = load_engines(alone)
-    if not engines[name].persistent:
+    specs = store_specs(alone)
+    if not specs[name].persistent:
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
     with ExitStack() as cleanup:
         clients, checkpoints = cleanup.enter_context(open_job(config, "store"))
@@ -232,7 +228,7 @@ def rebuild_store(
                 alone,
                 TaskSettings(task, partition, len(chosen)),
                 serdes=serde_registry(config),
-                engines=engines,
+                engines=specs,
                 admin_of=clients.admin,
                 clock=SYSTEM_CLOCK,
             )

@@ -24,7 +24,7 @@ from samzapy.errors import ConfigError, ConfigProblem, noted
 from samzapy.job.transactions import StateTransactions, state_transactions
 from samzapy.plugins import import_also_from
 from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
-from samzapy.storage.engines import StoreEngine, load_engines
+from samzapy.storage.spec import StoreSpec, store_specs
 from samzapy.system.choosers import load_chooser
 from samzapy.system.clients import has_transactions, system_factory
 
@@ -69,7 +69,7 @@ class JobCode:
 
     state: StateTransactions
     task_class: type[AnyTask]
-    engines: Mapping[str, StoreEngine]
+    engines: Mapping[str, StoreSpec]
     serdes: Mapping[str, Serde]
     streams: StreamSerdes
 
@@ -117,7 +117,7 @@ def checked_code(config: JobConfig) -> JobCode:
     with noted(problems):
         task_class = check_task_class(config.task.task_class)
     with noted(problems):
-        engines = load_engines(config)
+        engines = store_specs(config)
     with noted(problems):
         serdes = task_serdes(config)
     for check in checks:

@@ -115,7 +115,7 @@ Problems = Iterable[tuple[str, "str | None", str]]
 class StorageEngineFactory(ABC):
     """Named by `stores.NAME.factory`."""
 
-    #: Whether the contents stay on disk when the process ends.
+    #: Whether the contents stay on disk when the process ends. Any thread may then open an engine and load it.
     persistent = False
 
     @abstractmethod
@@ -139,17 +139,13 @@ class EntrySerdes:
     """The entries of a view. A serde is an object, the name of a registered one, or None for the job file's
     (`stores.NAME.key.serde`, by default `string`; `stores.NAME.msg.serde`, by default `json`).
 
-    stand_alone       each entry has a meaning of its own. If entries refer to each other, the loss of one makes others
-                      wrong. So a job file with `rocksdb.ttl.ms` or `drop.large.messages` for such a store is refused.
-    changed_in_place  the view changes values from the store before it puts them back. If the job undoes failed messages
-                      (`task.error.process.policy`), the store then hands out copies; a view that puts new objects is
-                      quicker.
+    stand_alone  each entry has a meaning of its own. If entries refer to each other, the loss of one makes others wrong.
+                 So a job file with `rocksdb.ttl.ms` or `drop.large.messages` for such a store is refused.
     """
 
     key: Serde | str | None = "bytes"
     value: Serde | str | None = "msgpack"
     stand_alone: bool = False
-    changed_in_place: bool = False
 
 
 class StoreViewFactory(ABC):

@@ -71,7 +71,7 @@ from samzapy.job.transactions import StateTransactions, state_transactions, weak
 from samzapy.metrics import Registry, SnapshotHeader
 from samzapy.queries.committed import CommittedStores
 from samzapy.serializers import task_serdes
-from samzapy.storage.engines import load_engines
+from samzapy.storage.spec import store_specs
 from samzapy.system.clients import has_transactions, job_clients, load_factory
 
 logger = logging.getLogger(__name__)
@@ -256,7 +256,7 @@ def build_container(
     `process`: the process around it. Raises ConfigError, TooFewFiles.
     """
     arm_from_environment(os.environ)
-    engines = load_engines(config)
+    engines = store_specs(config)
     provide_descriptors(config, model, engines)
     task_class = load_task_class(config.task.task_class)
     plugins = Plugins(engines, task_serdes(config), task_class)

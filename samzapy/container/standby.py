@@ -33,9 +33,9 @@ from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
 from samzapy.queries.committed import CommittedStores, Published, PublishedStore
 from samzapy.serializers import serde_registry
-from samzapy.storage.engines import load_engines
 from samzapy.storage.local.directory import standby_name
 from samzapy.storage.opening import JobStores, StoreOpener, TaskSettings, job_stores
+from samzapy.storage.spec import store_specs
 from samzapy.system.clients import SystemClients, job_clients
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ def standby_container(
     its HTTP port."""
 
     def stores(clients: SystemClients) -> JobStores:
-        engines, serdes = load_engines(config), serde_registry(config)
+        engines, serdes = store_specs(config), serde_registry(config)
         return job_stores(config, serdes=serdes, engines=engines, admin_of=clients.admin, clock=clock)
 
     clients = partial(job_clients, config, model.id)

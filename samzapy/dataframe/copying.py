@@ -27,7 +27,6 @@ from samzapy.admin.running import refuse_if_running
 from samzapy.admin.take_over import Claim, refuse_records_past
 from samzapy.admin.user_code import make_importable
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
-from samzapy.api.engine import EngineSettings
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.records import (
@@ -54,10 +53,10 @@ from samzapy.runner.spark.sources import spark_source
 from samzapy.serializers import decode_failure, task_serdes
 from samzapy.serializers.typed import plain_form
 from samzapy.storage.changelog.topic import changelog_of, check_beginning, check_end, usable
-from samzapy.storage.engines import check_checkpoints, entry_serde_names, entry_serdes, load_engines
 from samzapy.storage.inspection import Entry, key_value_store, store_of
 from samzapy.storage.kv.codec import EntryCodec
 from samzapy.storage.kv.expiring import stamped
+from samzapy.storage.spec import check_checkpoints, store_specs
 from samzapy.system.clients import SystemClients
 
 #: (key, value) to (key, value), or to None to leave the entry out.
@@ -173,7 +172,7 @@ def switch(
 ) -> None:
     """Step 6. Raises JobTakenOver if another run owns the job; then the old changelog stays in use."""
     last = {source.tasks[part.partition]: part.last_offset for part in written}
-    serdes = entry_serde_names(copy.target, store, load_engines(copy.target)[store.name])
+    serdes = store_specs(copy.target)[store.name].serde_names
     committed = checkpoints.read(source.tasks.values())
     updates: dict[str, Checkpoint] = {
         task: replace(
@@ -225,7 +224,7 @@ class OldChangelog:
         """The partitions of the tasks, up to their ends now. Raises ConfigError for other serdes than the checkpoints
         name, StateLost and ForeignRecords as a start does."""
         committed = checkpoints.read(self.tasks.values())
-        check_checkpoints(self.config, load_engines(self.config), committed.values())
+        check_checkpoints(store_specs(self.config), committed.values())
         adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED).newest)
         ssps = {SystemStreamPartition(*changelog_of(self.store), number): self.tasks[number] for number in self.tasks}
         logs = clients.offsets(ssps)
@@ -323,8 +322,7 @@ class Conversion:
 
 
 def _serdes(config: JobConfig, store: StoreConfig, *, writing: bool) -> tuple[Serde, Serde]:
-    engine = load_engines(config)[store.name]
-    serdes = entry_serdes(store, engine, EngineSettings(store.name, store.properties), task_serdes(config))
+    serdes = store_specs(config)[store.name].serdes(task_serdes(config))
     for serde, leaf in zip(serdes, ("key", "msg"), strict=True):
         try:
             hinted(serde).ready(writing=writing)

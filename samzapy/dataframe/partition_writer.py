@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import types as sql
 
-from samzapy.api.engine import EngineSettings
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, OutgoingRecord, SystemProducer, change_columns
@@ -26,9 +25,9 @@ from samzapy.dataframe.reading import PURPOSE, ChangelogPart, chunks
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreRefused
 from samzapy.job.transactions import transactional_id
 from samzapy.serializers import encode_failure, serde_registry
-from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.storage.inspection import Selection, store_of
 from samzapy.storage.kv.expiring import put_time, unstamped
+from samzapy.storage.spec import store_specs
 from samzapy.system.clients import job_clients
 from samzapy.system.partitioner import partition_of
 
@@ -94,11 +93,9 @@ class RecordMaker:
                 yield (partition_of(row, key), key), value
 
     def _makers(self, config: JobConfig, store: StoreConfig) -> tuple[_ToBytes, _ToBytes]:
-        settings = EngineSettings(store.name, store.properties)
-        engine = load_engines(config)[store.name]
         # A frame has plain values, not objects of the classes in the job file.
-        plain = replace(store, key_type=None, msg_type=None)
-        key, value = entry_serdes(plain, engine, settings, serde_registry(config))
+        plain = replace(store_specs(config)[store.name], config=replace(store, key_type=None, msg_type=None))
+        key, value = plain.serdes(serde_registry(config))
         return (
             _to_bytes(store, "key", store.key_serde, key, self.columns.key),
             _to_bytes(store, "value", store.msg_serde, value, self.columns.value),

@@ -19,7 +19,6 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sql
 
-from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.records import read_changelog_partitions
@@ -34,7 +33,6 @@ from samzapy.job.files import TemporaryFolder
 from samzapy.runner.spark.sources import spark_context
 from samzapy.serializers import decode_failure, serde_registry
 from samzapy.storage.changelog.reading import scan
-from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.storage.inspection import (
     ChangelogReader,
     Contents,
@@ -44,6 +42,7 @@ from samzapy.storage.inspection import (
     read_files,
     store_of,
 )
+from samzapy.storage.spec import store_specs
 from samzapy.system.clients import job_clients
 
 #: Names the clients of frames.
@@ -105,8 +104,7 @@ class LocalPart:
     @contextmanager
     def opened(self, config: JobConfig, store: StoreConfig) -> Iterator[Contents]:
         """See `ChangelogPart.opened`."""
-        factory = load_engines(config)[store.name]
-        with read_files(store, factory, [Path(self.directory)], SYSTEM_CLOCK) as contents:
+        with read_files(store_specs(config)[store.name], [Path(self.directory)], SYSTEM_CLOCK) as contents:
             yield contents
 
     def place(self, config: JobConfig, entry: Entry) -> str:
@@ -157,9 +155,7 @@ class RequestedColumns:
 
     def of(self, config: JobConfig, store: StoreConfig) -> dict[str, ReadColumn]:
         """The columns of keys and values. Raises ConfigError for an impossible type."""
-        settings = EngineSettings(store.name, store.properties)
-        engine = load_engines(config)[store.name]
-        key, value = entry_serdes(store, engine, settings, serde_registry(config))
+        key, value = store_specs(config)[store.name].serdes(serde_registry(config))
         return {"key": read_column("key_schema", key, self.key), "value": read_column("schema", value, self.value)}
 
     def frame_schema(self, read: Mapping[str, ReadColumn]) -> sql.StructType:

@@ -68,8 +68,8 @@ from samzapy.storage.changelog.topic import (
     find_changelog,
     max_record_bytes,
 )
-from samzapy.storage.engines import entry_serde_names, load_engines
 from samzapy.storage.inspection import key_value_store
+from samzapy.storage.spec import store_specs
 from samzapy.system.clients import SystemClients, has_transactions
 
 logger = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ def checkpoint_updates(
 ) -> dict[str, Checkpoint]:
     """The update of each task's checkpoint: the start of its inputs, and the last offset of its changelog."""
     last = {part.partition: {store.name: part.last_offset} for part in written if part.last_offset >= 0}
-    serdes = {store.name: entry_serde_names(config, store, load_engines(config)[store.name])}
+    serdes = {store.name: store_specs(config)[store.name].serde_names}
     return {
         task.name: Checkpoint(
             {ssp: starts[ssp] for ssp in task.ssps if ssp in starts},

@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, CopartitionedTask
 from samzapy.config.job import JobConfig
@@ -260,10 +259,10 @@ def keeps_state(stores: Mapping[str, StoreConfig]) -> bool:
     return any(store.changelog is not None for store in stores.values())
 
 
-def without_idle_standbys(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> JobConfig:
-    """The job as it runs. If every store with a changelog is in memory, it has no standbys, and a warning says so."""
+def without_idle_standbys(config: JobConfig, on_disk: Collection[str]) -> JobConfig:
+    """The job as it runs; `on_disk`: the stores that keep files. If every store with a changelog is in memory, it has no standbys, and a warning says so."""
     logged = [name for name, store in config.stores.items() if store.changelog is not None]
-    if not config.placement.standbys or not logged or any(engines[name].persistent for name in logged):
+    if not config.placement.standbys or not logged or any(name in on_disk for name in logged):
         return config
     reason = "they keep copies of stores on disk, and every store with a changelog is in memory"
     note = f"job.standbytasks.replication.factor: no standbys, since {reason}"

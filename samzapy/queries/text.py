@@ -19,7 +19,6 @@ from uuid import UUID
 
 import msgspec
 
-from samzapy.api.engine import EngineSettings
 from samzapy.api.serde import Serde, hinted
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
@@ -37,8 +36,8 @@ from samzapy.serializers import (
     serde_registry,
     task_serdes,
 )
-from samzapy.storage.engines import StoreEngine, entry_serdes, load_engines
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
+from samzapy.storage.spec import store_specs
 
 
 class BadQuestion(SamzapyError):
@@ -131,11 +130,8 @@ def _parser(serde: Serde) -> Callable[[str], Any]:
 
 def store_texts(config: JobConfig) -> dict[str, StoreText]:
     """The texts of a job's stores, by name. Imports the classes of keys and values. Raises ConfigError."""
-    engines, typed, plain = load_engines(config), task_serdes(config), serde_registry(config)
-
-    def text(store: StoreConfig, engine: StoreEngine) -> StoreText:
-        settings = EngineSettings(store.name, store.properties)
-        key, _ = entry_serdes(store, engine, settings, typed)
-        return StoreText(store, key, *entry_serdes(store, engine, settings, plain))
-
-    return {name: text(store, engines[name]) for name, store in config.stores.items()}
+    typed, plain = task_serdes(config), serde_registry(config)
+    return {
+        name: StoreText(spec.config, spec.serdes(typed)[0], *spec.serdes(plain))
+        for name, spec in store_specs(config).items()
+    }

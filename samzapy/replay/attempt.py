@@ -44,7 +44,7 @@ from samzapy.replay.recording import Input, Recorder, RecordingEngines, Step, Va
 from samzapy.replay.user_class import Watch, watched
 from samzapy.serializers import task_serdes
 from samzapy.storage.changelog.restore import RestoreResult
-from samzapy.storage.engines import StoreEngine, load_engines
+from samzapy.storage.spec import store_specs
 from samzapy.system.clients import SystemClients, job_clients
 from samzapy.testing.attempt import PatientEventLoop, UncontestedLease
 from samzapy.testing.driver import ManualClock
@@ -171,9 +171,9 @@ class Replay:
         self.stopped_by_task = False
         self._past, self._watch, self._rows = past, watch, rows
         self._clock = ManualClock(time_ms)
-        engines = load_engines(job)
-        self._values = Values(job, engines)
-        self._engines = {name: RecordingEngines(engine.factory, past.recorder) for name, engine in engines.items()}
+        specs = store_specs(job)
+        self._values = Values(job, specs)
+        self._engines = {name: RecordingEngines(spec.factory, past.recorder) for name, spec in specs.items()}
         self._builder = _ReplayBuilder(
             past,
             job,
@@ -181,7 +181,7 @@ class Replay:
             job_clients(job, "replay", factory_of=past.factory_of),
             PastCheckpoints(planned.checkpoint),
             Plugins(
-                {name: StoreEngine(self._engines[name], engine.view) for name, engine in engines.items()},
+                {name: replace(spec, factory=self._engines[name]) for name, spec in specs.items()},
                 task_serdes(job),
                 watched(kind, watch),
                 partial(PatientEventLoop, _PATIENCE_S),

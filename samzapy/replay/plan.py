@@ -33,7 +33,7 @@ from samzapy.replay.history import FROM_EMPTY, Commit, History, Place, committed
 from samzapy.replay.past import Positions, Slice
 from samzapy.storage.changelog.reading import scan
 from samzapy.storage.changelog.topic import check_end, delete_retention_ms
-from samzapy.storage.engines import check_checkpoints, load_engines
+from samzapy.storage.spec import check_checkpoints, store_specs
 from samzapy.system.clients import KnownStreams, SystemClients, load_factory
 
 
@@ -108,7 +108,7 @@ def plan_replay(config: JobConfig, request: Request) -> Plan:
         history = history_of(config, task.name, clients, checkpoints)
         number = min(history.before(place) for place in (first or until, until))
         base = history.commits[number]
-        check_checkpoints(config, load_engines(config), [base.checkpoint])
+        check_checkpoints(store_specs(config), [base.checkpoint])
         stores = _stores(config, task, clients, history, base)
         return Plan(
             task=task,

@@ -28,8 +28,8 @@ from samzapy.config.job import JobConfig
 from samzapy.config.streams.serdes import typed_name
 from samzapy.job.lease import UserFailure
 from samzapy.serializers import serde_registry
-from samzapy.storage.engines import StoreEngine, entry_serdes
 from samzapy.storage.kv.expiring import unstamped
+from samzapy.storage.spec import StoreSpec
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,10 @@ class Step:
 class Values:
     """Decodes bytes with the serdes of the job file, to plain values. Bytes that do not decode are shown as bytes."""
 
-    def __init__(self, config: JobConfig, engines: Mapping[str, StoreEngine]) -> None:
+    def __init__(self, config: JobConfig, specs: Mapping[str, StoreSpec]) -> None:
         self._config = config
         self._registry = serde_registry(config)
-        self._of_store = {
-            name: entry_serdes(store, engines[name], EngineSettings(name, store.properties), self._registry)
-            for name, store in config.stores.items()
-        }
+        self._of_store = {name: spec.serdes(self._registry) for name, spec in specs.items()}
         self._stamped = {name for name, store in config.stores.items() if store.ttl_ms is not None}
 
     def record(self, stream: SystemStream, key: bytes | None, value: bytes | None) -> tuple[Any, Any]:

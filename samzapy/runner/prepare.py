@@ -60,7 +60,7 @@ from samzapy.job.transactions import transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob, StartableJob
 from samzapy.runner.handover import Handover
 from samzapy.storage.changelog.topic import changelog_spec, check_described, vanished
-from samzapy.storage.engines import check_checkpoints, make_ready
+from samzapy.storage.spec import check_checkpoints, make_ready
 from samzapy.system.clients import KnownStreams, SystemClients, load_factory
 
 
@@ -112,8 +112,8 @@ def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
     config = resolved(given)
     code = checked_code(config)
     code.streams.make_ready()
-    make_ready(config, code.engines, code.serdes)
-    config = without_idle_standbys(config, code.engines)
+    make_ready(code.engines, code.serdes)
+    config = without_idle_standbys(config, [name for name, spec in code.engines.items() if spec.persistent])
     with open_job(config, "driver") as (clients, checkpoints):
         streams = KnownStreams(clients)
         streams.look(streams_of(config))
@@ -264,7 +264,7 @@ class _CheckedJob(StartableJob):
         refuse_copied(checkpoints, config.stores)
         committed = checkpoints.read(task.name for task in model.tasks)
         clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK).newest)
-        check_checkpoints(config, self._code.engines, committed.values())
+        check_checkpoints(self._code.engines, committed.values())
         partitions = changelog_partition_count(model)
         missing = set()
         for stream, store in _logged(config).items():

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, final
 
-from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import EngineSettings, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
@@ -27,12 +27,12 @@ from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreError, UnknownStream
 from samzapy.storage.changelog.restore import ProgressCallback, StoreRestore, run_restores
 from samzapy.storage.changelog.topic import check_changelog
-from samzapy.storage.engines import load_engines
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.local.directory import lies_beside, store_directory, wipe
 from samzapy.storage.local.files import is_empty
 from samzapy.storage.local.marker import Marker, StoreIdentity
+from samzapy.storage.spec import StoreSpec, store_specs
 
 #: The longest changelog that is read into memory, in records; longer ones may have records of any size.
 _FEW_RECORDS = 1_000
@@ -54,7 +54,7 @@ def key_value_store(config: JobConfig, name: str, *, changelog_for: str, engine_
     if store.changelog is None:
         message = f"is required: {changelog_for}"
         raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, message)])
-    if load_engines(config)[name].view is not None:
+    if store_specs(config)[name].view is not None:
         message = f"has an encoding of its own; only key-value stores (rocksdb, inmemory) {engine_for}"
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, message)])
     return store
@@ -294,19 +294,17 @@ class ChangelogReader:
         return [SystemStreamPartition(*stream, number) for number in partitions or range(description.partitions)]
 
 
-def read_files(
-    config: StoreConfig, factory: StorageEngineFactory, directories: Sequence[Path], clock: Clock
-) -> Contents:
+def read_files(spec: StoreSpec, directories: Sequence[Path], clock: Clock) -> Contents:
     """The entries on disk in the directories of the store's tasks; they may be in use. Raises StoreError,
     EnvironmentFailure."""
-    settings = EngineSettings(config.name, config.properties)
+    config = spec.config
     with ExitStack() as cleanup:
         parts: dict[int, StorageEngine] = {}
         as_of: dict[int, Marker] = {}
         unmarked: list[Path] = []
         empty: list[Path] = []
         for directory in directories:
-            engine = factory.open(directory, settings, read_only=True)
+            engine = spec.open(directory, read_only=True)
             cleanup.callback(engine.close)
             marker = _marker(engine, directory, config)
             # Only the marker holds the partition's number, and the store has none before its first entries.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from samzapy.api.engine import EngineSettings, StorageEngine
+from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin, SystemConsumer
@@ -27,7 +27,6 @@ from samzapy.storage.changelog.topic import (
     delete_retention_ms,
     max_record_bytes,
 )
-from samzapy.storage.engines import StoreEngine, entry_serde_names, entry_serdes
 from samzapy.storage.kv.cache_budget import CacheBudget
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
@@ -35,6 +34,7 @@ from samzapy.storage.local.files import LocalStore, LocalStores, take_over_stand
 from samzapy.storage.local.marker import Acceptance, SerdePair, StoreIdentity
 from samzapy.storage.local.sample import check_sample
 from samzapy.storage.side_inputs import SideInputPlan
+from samzapy.storage.spec import StoreSpec
 from samzapy.storage.task_store import OpenedStore, TaskStore
 from samzapy.storage.task_stores import TaskStores
 
@@ -92,7 +92,7 @@ class JobStores:
 
     job: str
     configs: Mapping[str, StoreConfig]
-    engines: Mapping[str, StoreEngine]
+    engines: Mapping[str, StoreSpec]
     serdes: Mapping[str, Serde]
     written_with: Mapping[str, SerdePair]
     _: KW_ONLY
@@ -110,7 +110,7 @@ def job_stores(
     config: JobConfig,
     *,
     serdes: Mapping[str, Serde],
-    engines: Mapping[str, StoreEngine],
+    engines: Mapping[str, StoreSpec],
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
@@ -123,7 +123,7 @@ def job_stores(
         config.stores,
         engines,
         serdes,
-        {store.name: entry_serde_names(config, store, engines[store.name]) for store in kept},
+        {store.name: engines[store.name].serde_names for store in kept},
         logged_base=config.logged_store_base_dir,
         non_logged_base=config.non_logged_store_base_dir,
         undoes_messages=config.task.errors.undoes_changes,
@@ -213,7 +213,7 @@ class StoreOpener:
             task=self._task.name,
             expiry=expiry,
             known_end=store.known_end if bound == store.bound else None,
-            in_any_thread=self._job.engines[store.config.name].is_rocksdb,
+            in_any_thread=self._job.engines[store.config.name].persistent,
         )
 
     def finish(self, read: Restored, consumer_of: Callable[[str], SystemConsumer]) -> TaskStores:
@@ -236,16 +236,16 @@ class StoreOpener:
         engine = self._non_logged.open_empty(factory, settings, self._job.clock.wall_ms())
         return OpenedStore(config, engine, self._identity(config, stamped=config.ttl_ms is not None))
 
-    def _engine_of(self, config: StoreConfig) -> tuple[StoreEngine, EngineSettings]:
+    def _engine_of(self, config: StoreConfig) -> tuple[StorageEngineFactory, EngineSettings]:
         settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
-        return self._job.engines[config.name], settings
+        return self._job.engines[config.name].factory, settings
 
     def _identity(self, config: StoreConfig, source: str = "", *, stamped: bool = False) -> StoreIdentity:
         serdes = self._job.written_with.get(config.name, ("", ""))
         return StoreIdentity(self._job.job, config.name, self._task.changelog_partition, source, stamped, *serdes)
 
     def _open_sourced(
-        self, config: StoreConfig, source: StoreSource, factory: StoreEngine, settings: EngineSettings
+        self, config: StoreConfig, source: StoreSource, factory: StorageEngineFactory, settings: EngineSettings
     ) -> OpenedStore:
         task = self._task
         plan = SideInputPlan(config.name, source, task.name, task.ssps, task.starts, self._job.admin_of)
@@ -266,7 +266,7 @@ class StoreOpener:
         self,
         config: StoreConfig,
         stream: SystemStream,
-        factory: StoreEngine,
+        factory: StorageEngineFactory,
         settings: EngineSettings,
         *,
         provisional: bool,
@@ -313,7 +313,7 @@ class StoreOpener:
         return None if known is None else max(known, log.oldest)
 
     def _local(
-        self, factory: StoreEngine, settings: EngineSettings, accepted: Acceptance, *, provisional: bool
+        self, factory: StorageEngineFactory, settings: EngineSettings, accepted: Acceptance, *, provisional: bool
     ) -> tuple[LocalStore, bool]:
         """The furthest store to begin with: files of this machine, a snapshot, or an empty one; and whether a standby's
         files were taken over."""
@@ -334,14 +334,15 @@ class StoreOpener:
     def _task_store(self, store: OpenedStore, consumer_of: Callable[[str], SystemConsumer]) -> TaskStore:
         """Builds the stack from the settings, and the store around it."""
         job, config = self._job, store.config
+        spec = job.engines[config.name]
         factory, settings = self._engine_of(config)
         directory = self._logged.directory(config.name)
-        serdes = entry_serdes(config, factory, settings, job.serdes)
+        serdes = job.engines[config.name].serdes(job.serdes)
         check_sample(config, store.engine, *serdes)
         return TaskStore(
             store,
             build_stack(
-                self._copying(config, factory),
+                config,
                 store.engine,
                 *serdes,
                 store.max_record_bytes,
@@ -352,20 +353,13 @@ class StoreOpener:
                 job.budget,
             ),
             job.clock,
-            view=None if factory.view is None else partial(factory.seen, settings=settings),
+            view=None if spec.view is None else spec.seen,
             end=None
             if store.changelog is None
             else ChangelogEnd(config.name, store.changelog, store.bound, consumer_of),
             backup=self._backups.maker(config, store.engine, factory, settings, directory),
             directory=directory if factory.persistent else None,
         )
-
-    def _copying(self, config: StoreConfig, factory: StoreEngine) -> StoreConfig:
-        """The settings with a cache of copies, if a view changes its values in place and failed messages are undone: an
-        undo restores the old value, which must be unchanged."""
-        if self._job.undoes_messages and factory.entries(self._engine_of(config)[1]).changed_in_place:
-            return replace(config, object_cache_mode="copy")
-        return config
 
 
 def _result(store: OpenedStore, read: Restored) -> RestoreResult:

@@ -27,8 +27,8 @@ from samzapy.storage.changelog.restore import (
     run_restores,
 )
 from samzapy.storage.changelog.topic import Changelogs
-from samzapy.storage.engines import StoreEngine
 from samzapy.storage.opening import StoreOpener, TaskSettings, job_stores
+from samzapy.storage.spec import StoreSpec
 from samzapy.storage.task_stores import TaskStores
 
 #: Stores are opened in parallel, since an open waits for the disk a dozen times.
@@ -40,7 +40,7 @@ def begin_task_stores(
     task: TaskSettings,
     *,
     serdes: Mapping[str, Serde],
-    engines: Mapping[str, StoreEngine],
+    engines: Mapping[str, StoreSpec],
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
@@ -57,7 +57,7 @@ def begin_all_stores(
     tasks: Sequence[TaskSettings],
     *,
     serdes: Mapping[str, Serde],
-    engines: Mapping[str, StoreEngine],
+    engines: Mapping[str, StoreSpec],
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
@@ -95,10 +95,10 @@ def begin_all_stores(
     return openers
 
 
-def _may_open_at_once(config: JobConfig, engines: Mapping[str, StoreEngine]) -> bool:
+def _may_open_at_once(config: JobConfig, engines: Mapping[str, StoreSpec]) -> bool:
     """Whether other threads may open the stores: no engine, and no admin of streams that fill one, is bound to a
     thread."""
-    return all(engines[name].is_rocksdb and store.source is None for name, store in config.stores.items())
+    return all(engines[name].persistent and store.source is None for name, store in config.stores.items())
 
 
 def restore_together(

@@ -30,7 +30,7 @@ from samzapy.job.transactions import state_transactions
 from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.serializers import task_serdes
-from samzapy.storage.engines import load_engines
+from samzapy.storage.spec import store_specs
 from samzapy.system.clients import has_transactions, job_clients
 from samzapy.system.local.database import Database
 from samzapy.system.local.producer import Batches, LogProducer
@@ -167,7 +167,7 @@ class Attempt:
             clients,
             manager_for(job, clients),
             Plugins(
-                load_engines(job),
+                store_specs(job),
                 task_serdes(job),
                 load_task_class(job.task.task_class),
                 partial(PatientEventLoop, patience_s),

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from samzapy.api.engine import EngineSettings
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -30,7 +29,7 @@ from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import path_of
 from samzapy.serializers import StreamSerdes, TypedSerde, serde_registry, task_serdes
-from samzapy.storage.engines import entry_serdes, load_engines
+from samzapy.storage.spec import store_specs
 from samzapy.system.local.factory import LogAdmin
 from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 from samzapy.system.partitioner import partition_of
@@ -179,8 +178,7 @@ class Streams:
 
     def store_serdes(self, store: StoreConfig) -> tuple[Serde, Serde]:
         """The serdes of a store's keys and values."""
-        engine = load_engines(self._job)[store.name]
-        return entry_serdes(store, engine, EngineSettings(store.name, store.properties), self._serdes)
+        return store_specs(self._job)[store.name].serdes(self._serdes)
 
     def partitions(self, stream: SystemStream) -> int:
         """The number of partitions, 0 for a stream that does not exist."""

@@ -18,9 +18,9 @@ from samzapy.errors import StoreError
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.storage.engines import load_engines
 from samzapy.storage.inspection import ChangelogReader, Contents, Selection, read_files
 from samzapy.storage.local.directory import lies_beside, store_directory
+from samzapy.storage.spec import store_specs
 from samzapy.system.clients import job_clients
 from samzapy.testing.job import JobSource, Outputs, Streams, Workbench
 
@@ -45,10 +45,8 @@ def contents(job: JobConfig, streams: Streams, clock: Clock, scratch: Path) -> d
 
 
 def _files(job: JobConfig, store: StoreConfig, clock: Clock) -> Contents | None:
-    engine = load_engines(job)[store.name]
-    if not engine.persistent:
-        return None
-    return read_files(store, engine, sorted(_directories(job, store)), clock)
+    spec = store_specs(job)[store.name]
+    return read_files(spec, sorted(_directories(job, store)), clock) if spec.persistent else None
 
 
 def _directories(job: JobConfig, store: StoreConfig) -> Iterator[Path]:

@@ -21,9 +21,9 @@ from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.serializers import task_serdes
 from samzapy.storage.changelog.restore import RestoreResult
 from samzapy.storage.changelog.topic import ensure_changelog
-from samzapy.storage.engines import load_engines
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import StoreOpener, TaskSettings
+from samzapy.storage.spec import store_specs
 from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import system_factory
@@ -61,7 +61,7 @@ def open_store(
         alone,
         TaskSettings(_TASK, 0, tasks_in_container),
         serdes=task_serdes(alone),
-        engines=load_engines(alone),
+        engines=store_specs(alone),
         admin_of=lambda _: system.admin,
         clock=clock,
         lock_wait_s=0.0,

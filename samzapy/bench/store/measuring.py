@@ -24,8 +24,8 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.serializers.registry import serde_registry
-from samzapy.storage.engines import load_engines
 from samzapy.storage.rocksdb.options import RocksDbOptions
+from samzapy.storage.spec import store_specs
 
 _LOCAL = "systems.local.samza.factory"
 _BYTES = "bytes"
@@ -48,7 +48,7 @@ class Opener:
             material = Material(store.key_serde, store.msg_serde, self.seed)
             settings = None if store.changelog is None else config.systems[store.changelog.system]
             return StoreTarget.of(config, case.store, folder, settings, case.tasks_in_container), material
-        load_engines(config)
+        store_specs(config)
         if "rocksdb" not in store.factory:
             raise ConfigError(
                 [ConfigProblem(f"{case.prefix}target", case.target, "needs a store with factory rocksdb")]

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from samzapy.admin.user_code import JobCode, imported_code
-from samzapy.api.engine import StorageEngineFactory
 from samzapy.cli.options import JOB, OVERRIDES, pairs
 from samzapy.cli.output import table, warn
 from samzapy.config.guarantee_warnings import GuaranteeWarning
@@ -17,6 +16,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import TaskConfig
 from samzapy.job.model import JobModel
 from samzapy.job.planner import FoundInputs
+from samzapy.storage.spec import StoreSpec
 
 
 @click.command()
@@ -210,7 +210,7 @@ def _show_model(model: JobModel) -> None:
     table(f"Job model ({len(rows)} tasks in {len(model.containers)} containers)", ("container", "task", "reads"), rows)
 
 
-def _show_needs(config: JobConfig, model: JobModel, engines: Mapping[str, StorageEngineFactory]) -> None:
+def _show_needs(config: JobConfig, model: JobModel, engines: Mapping[str, StoreSpec]) -> None:
     from samzapy.container.supervision.worker_process import files_needed, memory_needed
 
     if not model.containers:

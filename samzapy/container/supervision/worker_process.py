@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import psutil
 
-from samzapy.api.engine import StorageEngineFactory
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import ENGINES, SYSTEMS
@@ -29,10 +28,11 @@ from samzapy.job.files import MOST, raise_limit
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import state_transactions
 from samzapy.storage.local.directory import sweep_orphans
+from samzapy.storage.spec import StoreSpec
 from samzapy.system.clients import load_factory
 
 
-def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> None:
+def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mapping[str, StoreSpec]) -> None:
     """Raise the process's limit of open files as far as possible, and check that it suffices for the container's start.
 
     The estimate is a lower bound: a store with many tables needs more. Raises TooFewFiles.
@@ -66,7 +66,7 @@ STORE_FILES = 8
 CLIENT_FILES, TRANSACTION_FILES = 18, 8
 
 
-def files_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> FilesNeeded:
+def files_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str, StoreSpec]) -> FilesNeeded:
     """The files of a container, without the files that its process has open anyway. An engine of a plug-in has its
     lock."""
     ours = ENGINES.short.values()
@@ -100,7 +100,7 @@ _POLL_BYTES, _CONSUMER_BYTES, _PRODUCER_BYTES = 48_000_000, 16_777_216, 134_217_
 
 
 def memory_needed(
-    config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]
+    config: JobConfig, model: ContainerModel, engines: Mapping[str, StoreSpec]
 ) -> tuple[list[Memory], list[Memory], list[Memory]]:
     """An estimate of a container's memory: when it begins to process, and at the most on top of that: of a restore, and
     of processing, which comes after it.

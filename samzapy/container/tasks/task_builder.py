@@ -58,7 +58,7 @@ from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel
 from samzapy.metrics import UserMetrics
 from samzapy.serializers import TaskSerdes
-from samzapy.storage.engines import StoreEngine
+from samzapy.storage.spec import StoreSpec
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
 from samzapy.watermarks import TimeBound
@@ -72,7 +72,7 @@ class Plugins:
     """The classes and objects that the job file names: the engine of each store, the serdes by name, and the task.
     `events` makes the event loop of asynchronous tasks; a test passes another one."""
 
-    engines: Mapping[str, StoreEngine]
+    engines: Mapping[str, StoreSpec]
     serdes: TaskSerdes
     task_class: type[AnyTask]
     events: Callable[[], EventLoop] = EventLoop

@@ -9,12 +9,13 @@ The changelog stays the source of truth: a snapshot that is torn, damaged, forei
 """
 
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, check_folder, open_folder
-from samzapy.storage.backup.schedule import StoreBackup, TaskBackups
+from samzapy.storage.backup.schedule import MakesCheckpoints, StoreBackup, TaskBackups
 from samzapy.storage.backup.snapshot import newest_snapshot
 
 __all__ = [
     "BackupFolder",
     "BackupUnavailable",
+    "MakesCheckpoints",
     "StoreBackup",
     "TaskBackups",
     "check_folder",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, runtime_checkable
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.clock import Clock
@@ -21,9 +21,6 @@ from samzapy.storage.backup.snapshot import SnapshotUploader, UploadStopped, new
 from samzapy.storage.local.directory import checkpoints_beside, new_checkpoint
 from samzapy.storage.local.marker import Marker
 
-if TYPE_CHECKING:
-    from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
-
 _LOG = logging.getLogger(__name__)
 #: Limits the uploads of a process: it may have many tasks, but has one network.
 _UPLOADS_AT_ONCE = threading.Semaphore(2)
@@ -31,6 +28,14 @@ _TURN_S = 0.2
 #: Seconds that a stop waits for an upload. After one that took longer, the process waits for no other.
 _PATIENCE_S = 10.0
 _HANGING = threading.Event()
+
+
+@runtime_checkable
+class MakesCheckpoints(Protocol):
+    """An engine's factory that can copy the committed state of an engine in use into a new directory; any thread."""
+
+    def checkpoint(self, engine: Any, directory: Path) -> None:
+        """Make the copy. Raises StoreError."""
 
 
 class StoreBackup:
@@ -41,16 +46,17 @@ class StoreBackup:
 
     def __init__(
         self,
-        engine: RocksDbStorageEngine,
+        checkpoint: Callable[[Path], None],
         directory: Path,
         marker_of: Callable[[Path], bytes | None],
         open_folder: Callable[[], BackupFolder],
         config: BackupConfig,
         clock: Clock,
     ) -> None:
-        """`directory`: the store's; its checkpoints lie beside it for a time. `marker_of` reads a checkpoint's marker.
+        """`checkpoint` copies the store's committed files. `directory`: the store's; its checkpoints lie next to it for a
+        time. `marker_of` reads a checkpoint's marker.
         `open_folder` is called by the thread, once."""
-        self._engine = engine
+        self._checkpoint = checkpoint
         self._directory = directory
         self._marker_of = marker_of
         self._open_folder = open_folder
@@ -137,7 +143,7 @@ class StoreBackup:
         with self._engine_in_use:
             if self._stopped.is_set():
                 return None
-            self._engine.checkpoint(checkpoint)
+            self._checkpoint(checkpoint)
         data = self._marker_of(checkpoint)
         if data is None:
             raise StoreError(f"{checkpoint}: the checkpoint has no marker")
@@ -175,19 +181,21 @@ class TaskBackups:
         directory: Path,
     ) -> StoreBackup | None:
         """The maker of the store's snapshots; None if the job file asks for none."""
-        if config.backup is None:
-            return None
-        # Only jobs with snapshots import RocksDB here.
-        from samzapy.storage.rocksdb.engine import RocksDbStorageEngine  # noqa: PLC0415
-
-        if not isinstance(engine, RocksDbStorageEngine):
+        if config.backup is None or not isinstance(factory, MakesCheckpoints):
             return None
 
         def marker_of(checkpoint: Path) -> bytes | None:
             with closing(factory.open(checkpoint, settings, read_only=True)) as opened:
                 return opened.marker()
 
-        return StoreBackup(engine, directory, marker_of, partial(self._folder, config), config.backup, self._clock)
+        return StoreBackup(
+            partial(factory.checkpoint, engine),
+            directory,
+            marker_of,
+            partial(self._folder, config),
+            config.backup,
+            self._clock,
+        )
 
     def _folder(self, config: StoreConfig) -> BackupFolder:
         assert config.backup is not None

@@ -73,6 +73,10 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         self._caches: dict[tuple[int, str, int], Cache] = {}
         self._shared: SharedMemory | None = None
 
+    def checkpoint(self, engine: RocksDbStorageEngine, directory: Path) -> None:
+        """Copy the committed state of an engine in use; any thread."""
+        engine.checkpoint(directory)
+
     def check(self, settings: EngineSettings) -> Problems:
         return RocksDbOptions.read(settings)[1]
 

@@ -84,8 +84,7 @@ class SketchesFactory(StoreViewFactory):
         return self.sketches(store, settings.store, *vars(read_engine(self.keys, settings)[0]).values())
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
-        # Sketches are updated in place; a copy for each update would cost more than the update.
-        return EntrySerdes(None, self.serde(), stand_alone=True, changed_in_place=True)
+        return EntrySerdes(None, self.serde(), stand_alone=True)
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         if find_spec(self.package) is None:

@@ -14,7 +14,7 @@ from samzapy.config.loader import load_job
 from samzapy.container.supervision.worker_process import files_needed, memory_needed
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.job.planner import plan
-from samzapy.storage.engines import load_engines
+from samzapy.storage.spec import store_specs
 from samzapy.system.clients import system_factory
 from samzapy.verify.processes import until
 
@@ -91,7 +91,7 @@ class Job:
         model = plan(self.config, dict.fromkeys(self.config.task.inputs, PARTITIONS))
         everything = ContainerModel("0", tuple(task for container in model.containers for task in container.tasks))
         assert all(isinstance(task, TaskModel) for task in everything.tasks)
-        engines = load_engines(self.config)
+        engines = store_specs(self.config)
         start, restore, more = (
             sum(part.size for part in parts) for parts in memory_needed(self.config, everything, engines)
         )

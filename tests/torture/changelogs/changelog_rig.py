@@ -9,8 +9,8 @@ from samzapy.api.system import StreamSpec, change_columns
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.serializers.registry import serde_registry
-from samzapy.storage.engines import load_engines
 from samzapy.storage.opening import TaskSettings
+from samzapy.storage.spec import store_specs
 from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.system.kafka import KafkaSystemFactory
 
@@ -106,7 +106,7 @@ class ChangelogRig:
             self._config,
             TaskSettings("Partition 0", 0, 1, {"s": committed}),
             serdes=serde_registry(self._config),
-            engines=load_engines(self._config),
+            engines=store_specs(self._config),
             admin_of=lambda _: self.admin,
             clock=SYSTEM_CLOCK,
         )

@@ -13,7 +13,6 @@ from pyspark.sql import Row
 from pyspark.sql import types as sql
 
 from samzapy.api.checkpoint import JobRun
-from samzapy.api.engine import EngineSettings
 from samzapy.api.system import change_columns
 from samzapy.checkpoint.records import write_owner
 from samzapy.container.supervision.job_records import open_job
@@ -29,7 +28,7 @@ from samzapy.dataframe.partition_writer import (
 )
 from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
 from samzapy.serializers import serde_registry
-from samzapy.storage.engines import entry_serdes, load_engines
+from samzapy.storage.spec import store_specs
 from samzapy.system.local import LocalSystemFactory
 from samzapy.system.local.producer import LogProducer
 from samzapy.verify.workload import partition_of
@@ -133,9 +132,7 @@ def test_a_store_with_a_registered_schema_is_filled_by_the_serde_of_its_changelo
     job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "avro", **keys})
     kind = sql.StructType([sql.StructField("n", sql.LongType())])
     (found,) = maker(job, frame(value=kind)).records([("/a", Row(n=7))])
-    store = job.config.stores["counts"]
-    engine = load_engines(job.config)["counts"]
-    _, value = entry_serdes(store, engine, EngineSettings("counts", {}), serde_registry(job.config))
+    _, value = store_specs(job.config)["counts"].serdes(serde_registry(job.config))
     assert value.from_bytes(found[1]) == {"n": 7}
     assert found[1] == value.to_bytes({"n": 7})
 

@@ -308,13 +308,13 @@ def test_a_start_loads_the_engines_once_and_reads_the_checkpoints_once_besides_i
     admin.create(StreamSpec("in", 2))
     prepare(load_job({**JOB, **STORE}))
     calls = []
-    for owner, name in ((user_code, "load_engines"), (TopicCheckpointManager, "read")):
+    for owner, name in ((user_code, "store_specs"), (TopicCheckpointManager, "read")):
         call = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *given, call=call, name=name: calls.append(name) or call(*given))
     prepare(load_job({**JOB, **STORE}))
     # The take-over looks at the epochs, while its predecessor may still write; the model is made of what comes after,
     # read in one pass: the tasks of earlier runs, and its own.
-    assert calls == ["load_engines", "read", "read", "read"]
+    assert calls == ["store_specs", "read", "read", "read"]
 
 
 class NotedManagers(TopicCheckpointManagerFactory):

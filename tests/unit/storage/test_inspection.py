@@ -28,6 +28,7 @@ from samzapy.storage.local.directory import (
 )
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.storage.spec import StoreSpec
 from samzapy.system.memory import MemorySystemFactory
 
 
@@ -75,6 +76,7 @@ from pathlib import Path
 
 from samzapy.api.engine import EngineSettings
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.storage.spec import StoreSpec
 properties = {"container.write.buffer.size.bytes": "65536"}
 engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s", properties))
 number = 0
@@ -250,12 +252,12 @@ def test_files_say_how_far_they_are(tmp_path):
     engine = factory.open(tmp_path / "s", EngineSettings("s"))
     engine.write({b"a": b"1"}, marker.to_bytes())
     engine.close()
-    with read_files(StoreConfig("s", "rocksdb", "string", "string"), factory, [tmp_path / "s"], SYSTEM_CLOCK) as found:
+    with read_files(STRINGS, [tmp_path / "s"], SYSTEM_CLOCK) as found:
         assert found.as_of == {4: marker}
         assert list(found.entries(Selection())) == [(4, b"a", b"1")]
 
 
-STRINGS = StoreConfig("s", "rocksdb", "string", "string")
+STRINGS = StoreSpec(StoreConfig("s", "rocksdb", "string", "string"), RocksDbStorageEngineFactory())
 
 
 def filled(path, partition):
@@ -272,7 +274,7 @@ def filled(path, partition):
 def test_a_store_without_entries_takes_no_other_stores_place(tmp_path, numbers):
     paths = [filled(tmp_path / f"{at}", number) for at, number in enumerate(numbers)]
     known = [number for number in numbers if number is not None]
-    with read_files(STRINGS, RocksDbStorageEngineFactory(), paths, SYSTEM_CLOCK) as found:
+    with read_files(STRINGS, paths, SYSTEM_CLOCK) as found:
         assert sorted(entry.partition for entry in found.entries(Selection())) == sorted(found.as_of) == sorted(known)
         assert found.empty == [path for path, number in zip(paths, numbers, strict=True) if number is None]
 
@@ -280,7 +282,7 @@ def test_a_store_without_entries_takes_no_other_stores_place(tmp_path, numbers):
 def test_two_directories_of_one_partition_are_refused(tmp_path):
     paths = [filled(tmp_path / name, 1) for name in "ab"]
     with pytest.raises(EnvironmentFailure, match=f"^{paths[1]}: another directory has partition 1 of the store, too"):
-        read_files(STRINGS, RocksDbStorageEngineFactory(), paths, SYSTEM_CLOCK)
+        read_files(STRINGS, paths, SYSTEM_CLOCK)
 
 
 def test_entries_without_a_marker_have_numbers_that_no_partition_has(tmp_path):
@@ -288,7 +290,7 @@ def test_entries_without_a_marker_have_numbers_that_no_partition_has(tmp_path):
         with closing(Rdict(str(tmp_path / name), Options(raw_mode=True))) as foreign:
             foreign[name.encode()] = b"1"
     paths = [tmp_path / "first", filled(tmp_path / "own", 0), tmp_path / "last"]
-    with read_files(STRINGS, RocksDbStorageEngineFactory(), paths, SYSTEM_CLOCK) as found:
+    with read_files(STRINGS, paths, SYSTEM_CLOCK) as found:
         assert [(partition, key) for partition, key, _ in found.entries(Selection())] == [
             (0, b"0"),
             (-1, b"first"),

@@ -11,9 +11,9 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure, StoreError
 from samzapy.serializers.registry import serde_registry
-from samzapy.storage.engines import load_engines
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import TaskSettings
+from samzapy.storage.spec import store_specs
 from samzapy.storage.startup import begin_all_stores, restore_together
 from samzapy.system.clients import system_factory
 
@@ -70,7 +70,7 @@ class Rig:
             self.config,
             [TaskSettings(f"Partition {number}", number, TASKS) for number in partitions],
             serdes=serde_registry(self.config),
-            engines=load_engines(self.config),
+            engines=store_specs(self.config),
             admin_of=lambda _: self.admin,
             clock=SYSTEM_CLOCK,
             lock_wait_s=0.0,

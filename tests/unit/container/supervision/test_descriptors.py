@@ -15,7 +15,7 @@ from samzapy.container.supervision.worker_process import (
     memory_needed,
 )
 from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.storage.engines import load_engines
+from samzapy.storage.spec import store_specs
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.testing import open_store
 
@@ -105,7 +105,7 @@ def test_a_store_with_one_table_has_open_what_is_counted_on(tmp_path):
 def planned(tasks, **pairs):
     job = load_job({"job.name": "j", "task.class": "a:B", "task.inputs": "s.in", **LOCAL, **pairs})
     model = ContainerModel("0", tuple(TaskModel(str(n), frozenset(), n) for n in range(tasks)))
-    engines = load_engines(job)
+    engines = store_specs(job)
     return files_needed(job, model, engines), *memory_needed(job, model, engines)
 
 

@@ -37,7 +37,7 @@ def test_every_snapshot_is_the_store_after_one_commit(tmp_path, place):
         return marker
 
     config = BackupConfig("", interval_ms=0)
-    backup = StoreBackup(engine, tmp_path / "store", marker_of, lambda: place, config, SYSTEM_CLOCK)
+    backup = StoreBackup(engine.checkpoint, tmp_path / "store", marker_of, lambda: place, config, SYSTEM_CLOCK)
     for number in range(20_000):
         marker = Marker(IDENTITY, number, number + 1).to_bytes()
         engine.write(dict.fromkeys(KEYS, b"%d" % number * 20), marker)
@@ -69,7 +69,7 @@ def test_a_commit_does_not_wait_for_the_snapshot_it_begins(tmp_path, place):
         return Marker(IDENTITY, 1, 1).to_bytes()
 
     config = BackupConfig("", interval_ms=0)
-    backup = StoreBackup(engine, tmp_path / "store", marker_of, slow_place, config, SYSTEM_CLOCK)
+    backup = StoreBackup(engine.checkpoint, tmp_path / "store", marker_of, slow_place, config, SYSTEM_CLOCK)
     backup.committed()
     assert opened.wait(60)
     for _ in range(10):
@@ -88,7 +88,7 @@ def test_a_snapshot_is_due_after_a_while_if_the_store_has_changed(tmp_path, plac
     clock = ManualClock()
     config = BackupConfig("", interval_ms=5_000)
     marker = Marker(IDENTITY, 1, 1).to_bytes()
-    backup = StoreBackup(engine, tmp_path / "store", lambda _: marker, lambda: place, config, clock)
+    backup = StoreBackup(engine.checkpoint, tmp_path / "store", lambda _: marker, lambda: place, config, clock)
     backup.committed()
     backup.settle()
     assert place.indexes() == []
@@ -105,7 +105,7 @@ def test_a_system_without_threads_costs_a_snapshot_and_nothing_else(tmp_path, pl
     engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
     marker = Marker(IDENTITY, 1, 1).to_bytes()
     config = BackupConfig("", interval_ms=0)
-    backup = StoreBackup(engine, tmp_path / "store", lambda _: marker, lambda: place, config, SYSTEM_CLOCK)
+    backup = StoreBackup(engine.checkpoint, tmp_path / "store", lambda _: marker, lambda: place, config, SYSTEM_CLOCK)
 
     def refuse(thread):
         raise RuntimeError("can't start new thread")
@@ -131,7 +131,7 @@ def test_the_checkpoint_that_a_killed_process_has_left_is_deleted_whatever_the_t
     left.mkdir()
     config = BackupConfig("", interval_ms=0)
     marker = Marker(IDENTITY, 1, 1).to_bytes()
-    backup = StoreBackup(engine, path, lambda _: marker, lambda: place, config, SYSTEM_CLOCK)
+    backup = StoreBackup(engine.checkpoint, path, lambda _: marker, lambda: place, config, SYSTEM_CLOCK)
     backup.committed()
     backup.settle()
     assert not left.exists()

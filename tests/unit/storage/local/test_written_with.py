@@ -10,9 +10,9 @@ from samzapy.config.reading.classes import SCHEMA_SERDES
 from samzapy.config.streams.serdes import key_identity, serde_identity
 from samzapy.errors import ConfigError
 from samzapy.serializers import serde_registry
-from samzapy.storage.engines import check_checkpoints, entry_serde_names, load_engines
 from samzapy.storage.local.directory import set_asides
 from samzapy.storage.local.marker import Marker
+from samzapy.storage.spec import check_checkpoints, store_specs
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import open_store
 
@@ -98,14 +98,14 @@ def test_a_checkpoint_names_every_store_whose_serdes_differ_once():
     config = load_job(keys)
     written = Checkpoint({}, serdes={"s": ("string", "double"), "t": ("json", "double"), "u": ("string", "long")})
     with pytest.raises(ConfigError) as caught:
-        check_checkpoints(config, load_engines(config), [written, None, written, Checkpoint({})])
+        check_checkpoints(store_specs(config), [written, None, written, Checkpoint({})])
     found = [problem.key for problem in caught.value.problems]
     assert found == ["stores.s.msg.serde", "stores.t.key.serde", "stores.t.msg.serde"]
 
 
 def test_a_store_without_a_changelog_may_get_other_serdes():
     config = load_job({key: value for key, value in JOB.items() if not key.endswith("changelog")})
-    check_checkpoints(config, load_engines(config), [Checkpoint({}, serdes={"s": ("json", "json")})])
+    check_checkpoints(store_specs(config), [Checkpoint({}, serdes={"s": ("json", "json")})])
 
 
 class OwnSerde(Serde):
@@ -139,5 +139,4 @@ def test_json_whose_keys_are_sorted_is_another_serde_for_keys_alone():
     classes = load_job(JOB).serdes
     assert key_identity("json", classes, sorting) != key_identity("json", classes, {})
     config = load_job(JOB | sorting | {"stores.s.msg.serde": "json"})
-    factory = load_engines(config)["s"]
-    assert entry_serde_names(config, config.stores["s"], factory) == ("string", "json")
+    assert store_specs(config)["s"].serde_names == ("string", "json")
