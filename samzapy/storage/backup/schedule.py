@@ -53,8 +53,7 @@ class StoreBackup:
         config: BackupConfig,
         clock: Clock,
     ) -> None:
-        """`checkpoint` copies the store's committed files. `directory`: the store's; its checkpoints lie next to it for a
-        time. `marker_of` reads a checkpoint's marker.
+        """`checkpoint` copies the store's committed files; the copies are next to its `directory` for a time. `marker_of` reads a checkpoint's marker.
         `open_folder` is called by the thread, once."""
         self._checkpoint = checkpoint
         self._directory = directory

@@ -133,7 +133,8 @@ def check_partition(description: StreamDescription, partition: int) -> None:
     """Raise EnvironmentFailure if the topic does not have that partition."""
     if partition >= description.partitions:
         raise EnvironmentFailure(
-            f"changelog {description.stream} has {description.partitions} partitions, the task needs partition {partition}"
+            f"changelog {description.stream} has {description.partitions} partitions, "
+            f"the task needs partition {partition}"
         )
 
 
@@ -145,8 +146,8 @@ def check_changelog(description: StreamDescription, config: StoreConfig) -> None
         kept_bytes = int(description.setting("retention.bytes") or "-1")
         if kept_bytes >= 0:
             raise EnvironmentFailure(
-                f"changelog {description.stream} keeps {kept_bytes} bytes of each partition (retention.bytes), whatever the age of "
-                "its records: state would be lost; set it to -1"
+                f"changelog {description.stream} keeps {kept_bytes} bytes of each partition (retention.bytes), "
+                "whatever the age of its records: state would be lost; set it to -1"
             )
         kept_ms = int(description.setting("retention.ms") or _KAFKAS_RETENTION_MS)
         if 0 <= kept_ms < config.ttl_ms:
@@ -178,8 +179,8 @@ def check_beginning(ssp: SystemStreamPartition, log: OffsetRange, committed: int
     """
     if committed >= 0 and log.oldest > 0:
         raise StateLost(
-            f"changelog {ssp} begins at offset {log.oldest} instead of 0: records were deleted from it and no local store or "
-            "snapshot holds them, so the state would be partial",
+            f"changelog {ssp} begins at offset {log.oldest} instead of 0: records were deleted from it and no local "
+            "store or snapshot holds them, so the state would be partial",
             _START_AFRESH,
         )
 

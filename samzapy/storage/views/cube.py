@@ -43,7 +43,8 @@ def to_name(value: Value, store: str) -> str:
     if type(value) is str and is_name(value):
         return "s" + value
     raise StoreRefused(
-        f"store '{store}': the value of a dimension is a str without a zero character, an int, a bool or None, got {value!r:.100}"
+        f"store '{store}': the value of a dimension is a str without a zero character, an int, a bool or None, "
+        f"got {value!r:.100}"
     )
 
 
