@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription
 from samzapy.config.guarantee_warnings import GuaranteeWarning
-from samzapy.config.job import JobConfig
+from samzapy.config.job import JobConfig, SparkConfig
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.status import JobStatus
 from samzapy.job.model import JobModel
@@ -151,3 +151,44 @@ class Runner(ABC):
 
         At SIGTERM, SIGINT and SIGHUP the containers commit and stop; a second SIGTERM or SIGINT ends the process at
         once, with 128 + its number. Raises SamzapyError if the job fails; its `exit_code` is the process's."""
+
+
+#: After a run of this many times the longest delay, at least the first, failures are counted from the start again.
+SOUND = 10
+#: Seconds of the first pause.
+_FIRST_S = 1.0
+
+
+class Backoff:
+    """No delay, and then delays that double from `first_s` to `longest_s`, at most `limit` in a row.
+
+    A run of ten times the longest delay resets the count. Progress does not reset it: if one partition has a message
+    that cannot be processed, the other partitions still advance with every attempt."""
+
+    def __init__(self, limit: int, first_s: float, longest_s: float) -> None:
+        self.limit = limit
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self.failures = 0
+
+    def after(self, lasted_s: float, *, outage: bool = False) -> float | None:
+        """Seconds to wait after a run that failed after `lasted_s` seconds; None to give up. An `outage` is not
+        counted."""
+        if outage:
+            return self._longest_s
+        if lasted_s >= SOUND * max(self._longest_s, self._first_s):
+            self.failures = 0
+        if self.failures >= self.limit:
+            return None
+        self.failures += 1
+        return 0.0 if self.failures == 1 else float(min(self._longest_s, self._first_s * 2 ** (self.failures - 2)))
+
+
+def starts(delay_s: float) -> str:
+    """A delay in the words of an event."""
+    return f"in {delay_s:g} s" if delay_s else "at once"
+
+
+def backoff_of(spark: SparkConfig) -> Backoff:
+    """The back-off of the job file, for Spark jobs and for restarts in this process."""
+    return Backoff(spark.max_resubmits, _FIRST_S, spark.resubmit_backoff_max_ms / 1000)

@@ -1,12 +1,18 @@
-"""Runs all tasks of a job in one container, in this process; `runner_of` chooses between this runner and Spark's."""
+"""Runs all tasks of a job in one container, in this process; `runner_of` chooses between this runner and Spark's.
+
+The container itself outlasts an outage and restarts at once, for some seconds (`RestartingContainer`). `Restarts` handles
+failures that last longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`,
+`job.spark.resubmit.backoff.max.ms`."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
@@ -17,25 +23,117 @@ from samzapy.container.supervision.watch import ContainerProcess, ServePort, no_
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.status import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
+from samzapy.errors import (
+    EnvironmentFailure,
+    JobFailed,
+    JobTakenOver,
+    ProducerError,
+    RecordRefused,
+    RestoreStalled,
+    RetriableError,
+    SamzapyError,
+    TaskMigrated,
+    Unreachable,
+)
 from samzapy.job.lease import Stall, UserFailure
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import (
+    Backoff,
     JobOutcome,
     PreparedJob,
     Runner,
     RunOptions,
     StartableJob,
+    backoff_of,
     run_token,
+    starts,
 )
 from samzapy.runner.checks import Row
 from samzapy.runner.driver import coordinator_of, watching
-from samzapy.runner.restarts import Restarts, backoff_of
 from samzapy.runner.stopping import STOPPING, StopSignals
 
 _LOOPBACK = "127.0.0.1"
 #: Seconds between two statuses.
 STATUS_PACE_S = 0.25
+
+
+#: After these failures another start may succeed. A broker that does not answer may also cost the lease.
+_MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMigrated)
+#: The classes among them that the next start would only repeat.
+_STAYS = (RecordRefused, JobTakenOver)
+
+
+class Startable(Protocol):
+    """A container that has not been started."""
+
+    def run(self) -> object:
+        """Run it to its end."""
+
+    def stop(self) -> None:
+        """Ask it to stop."""
+
+
+class Restarts:
+    """Runs containers made by `build`, one after the other, until one ends well. Signal handlers and threads may call
+    `stop`."""
+
+    def __init__(
+        self,
+        build: Callable[[], Startable],
+        backoff: Backoff,
+        clock: Clock,
+        on_failure: Callable[[SamzapyError, str], None],
+        may_restart: Callable[[], bool] = lambda: True,
+        wait: Callable[[float], object] | None = None,
+        has_run: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`on_failure` gets each failure that is followed by a restart, and a phrase about the restart. `may_restart`
+        returns whether this run still owns the job. `wait` sleeps between two starts, and returns early after a stop.
+        Once a container `has_run`, outages are outlasted: its systems were reached."""
+        self._build = build
+        self._backoff = backoff
+        self._clock = clock
+        self._on_failure = on_failure
+        self._may_restart = may_restart
+        self._stopped = threading.Event()
+        self._wait = wait or self._stopped.wait
+        self._has_run = has_run
+        self._current: Startable | None = None
+
+    def stop(self) -> None:
+        """Make the container commit and stop, and do not restart it."""
+        self._stopped.set()
+        if self._current is not None:
+            self._current.stop()
+
+    def run(self) -> None:
+        """Run to the end, or to a stop. Raises the container's errors, and JobFailed after too many failed starts in a
+        row."""
+        while not self._stopped.is_set():
+            container = self._current = self._build()
+            if self._stopped.is_set():
+                return
+            began = self._clock.monotonic()
+            try:
+                container.run()
+            except _MAY_PASS as failure:
+                if isinstance(failure, _STAYS) or self._stopped.is_set() or not self._may_restart():
+                    raise
+                self._pause(failure, self._clock.monotonic() - began)
+            else:
+                return
+
+    def _pause(self, failure: SamzapyError, lasted_s: float) -> None:
+        outage = failure.outage and self._has_run()
+        delay = self._backoff.after(lasted_s, outage=outage)
+        if delay is None:
+            if not self._backoff.limit:
+                raise failure
+            message = f"gave up after {self._backoff.failures + 1} failed starts in a row: {failure}"
+            raise JobFailed(message, failure.exit_code) from failure
+        count = "" if outage else f" ({self._backoff.failures} of {self._backoff.limit})"
+        self._on_failure(failure, f"starting again {starts(delay)}{count}")
+        self._wait(delay)
 
 
 class _Listener:

@@ -32,8 +32,8 @@ from samzapy.errors import SamzapyError
 PACE_S = 0.05
 
 _SAMZAPY = (sys.executable, "-c", "from samzapy.cli.main import main; main()")
-#: The modules that fork Python workers: Spark's and ours.
-_DAEMONS = ("pyspark.daemon", "samzapy.runner.spark.daemon")
+#: The module that forks Python workers.
+_DAEMON = "pyspark.daemon"
 _PAGE = re.compile(r"^status page: (https?://\S+)/\?token=([^\s#]+)(?:#(\S+))?$", re.MULTILINE)
 
 Found = TypeVar("Found")
@@ -235,4 +235,4 @@ def _parent(process: psutil.Process) -> psutil.Process | None:
 
 
 def _is_daemon(process: psutil.Process | None) -> bool:
-    return process is not None and any(name in command_line(process) for name in _DAEMONS)
+    return process is not None and _DAEMON in command_line(process)

@@ -10,8 +10,7 @@ from rigs.driver_pod import FOLDER, command, container, documents, of_kind, over
 
 from samzapy.config.loader import load_job
 from samzapy.runner.serving import PROBES
-from samzapy.runner.spark.driver_address import coordinator_host
-from samzapy.runner.spark.master import PREFIX, Master, check_reach, spark_settings
+from samzapy.runner.spark.master import PREFIX, Master, check_reach, coordinator_host, spark_settings
 
 JOB = FOLDER / "page-views.properties"
 POD_IP = "10.1.2.3"

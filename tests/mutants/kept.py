@@ -665,7 +665,7 @@ _ANSWERED = (
         ("tests/unit/runner/test_handover.py",),
     ),
     Mutant(
-        "samzapy/runner/restarts.py",
+        "samzapy/runner/base.py",
         "            self.failures = 0\n",
         "            pass\n",
         ("tests/unit/runner/spark/executors/test_slots.py",),

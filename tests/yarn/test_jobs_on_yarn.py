@@ -37,7 +37,7 @@ def stop(run) -> None:
     assert run.wait(WAIT_S) == 0, run.errors
 
 
-def test_a_job_has_an_executor_for_each_container_and_finds_its_address_without_a_key(cluster, tmp_path, kafka):
+def test_a_job_has_an_executor_for_each_container(cluster, tmp_path, kafka):
     job = YarnJob(cluster, tmp_path, kafka, **{"job.container.count": "3"})
     job.write()
     with running(job) as run:

@@ -36,8 +36,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     from samzapy.container.tasks.task_class import never_called
     from samzapy.job.planner import without_idle_standbys
     from samzapy.job.transactions import weakened_state
-    from samzapy.runner.spark.driver_address import with_sparks_defaults
-    from samzapy.runner.spark.master import check_reach, checked_master
+    from samzapy.runner.spark.master import check_reach, checked_master, with_sparks_defaults
     from samzapy.system.clients import load_factory
 
     given = load_job(job, pairs(overrides), strict=strict)

@@ -6,6 +6,9 @@
 2. YARN and Kubernetes start as many executors as an application asks for, and Spark asks for two. A job asks for as
    many as its containers and standbys need, since containers never end and make no room for others.
 3. Settings of the job file that would break a guarantee are refused.
+4. Executors reach the driver, and so its coordinator, at `coordinator_host`. A machine name that resolves to the
+   loopback address is useless to other machines. Then the route decides: the master's side can answer the address from
+   which this machine reaches the master.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,25 +25,26 @@ from pathlib import Path
 import javaproperties
 
 from samzapy.api.system import SystemSettings
-from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig, TlsConfig
+from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig, SparkConfig, TlsConfig
 from samzapy.config.reading.secrets import MASK, Masked, is_secret, literal_secrets
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.java import installed_spark
 from samzapy.system.clients import system_factory
 
 KEY = "job.spark.master"
-#: The master of a cluster that the settings of its clients name.
-YARN = "yarn"
 
 _LOCAL = re.compile(r"^local(?:\[\s*(\d+|\*)\s*(?:,\s*(\d+)\s*)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
 _REMOTE = re.compile(r"^(spark|k8s|yarn)\b")
 _ON_DEMAND = re.compile(r"^(k8s|yarn)\b")
 
+_DRIVER_HOST = "spark.driver.host"
+_LOOPBACK = "127.0.0.1"
 _INSTANCES, _CORES = "spark.executor.instances", "spark.executor.cores"
 TASK_CPUS, DYNAMIC = "spark.task.cpus", "spark.dynamicAllocation.enabled"
 _LEAST = "spark.dynamicAllocation.minExecutors"
 #: Spark's settings that decide how many containers run at a time on YARN and Kubernetes, and Spark's defaults of two.
-SIZES = (_INSTANCES, _CORES, TASK_CPUS, DYNAMIC)
+_SIZES = (_INSTANCES, _CORES, TASK_CPUS, DYNAMIC)
 SPARKS_SIZES = {_INSTANCES: "2", _CORES: "1"}
 
 
@@ -151,9 +156,6 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-DRIVER_HOST = "spark.driver.host"
-
-
 def checked_master(config: JobConfig, containers: int, standbys: int, *, endless: bool) -> Master:
     """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
     address, conf = config.spark.master, config.spark.conf
@@ -163,6 +165,75 @@ def checked_master(config: JobConfig, containers: int, standbys: int, *, endless
     if endless or standbys:
         master.check_slots(containers + standbys)
     return master
+
+
+#: `spark://HOST:PORT`, the first if there are several, and `k8s://https://HOST:PORT`.
+_ADDRESS = re.compile(r"^(?:spark|k8s)://(?:https?://)?\[?(?P<host>[^,/]+?)\]?(?::(?P<port>\d+))?(?:[,/]|$)")
+
+
+def known_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings by which executors find the driver, and those that decide how many containers run at a time."""
+    return {key: value for key, value in settings.items() if key in (_DRIVER_HOST, *_SIZES)}
+
+
+def with_sparks_defaults(config: JobConfig) -> JobConfig:
+    """The job with the defaults of Spark that samzapy itself uses. Raises ConfigError, EnvironmentFailure."""
+    home = Path(os.environ.get("SPARK_HOME") or installed_spark().package)
+    known = {key: value for key, value in default_settings(home).items() if key in (_DRIVER_HOST, TASK_CPUS, DYNAMIC)}
+    if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
+        # On this machine the driver listens on the loopback address.
+        known.pop(_DRIVER_HOST, None)
+    return replace(config, spark=replace(config.spark, conf={**known, **config.spark.conf}))
+
+
+def coordinator_host(spark: SparkConfig, master: Master) -> str:
+    """The address at which executors reach the coordinator, never a wildcard.
+
+    It is the first known one of:
+
+    1. `job.spark.coordinator.host`
+    2. loopback, for a master on this machine
+    3. `spark.driver.host`
+    4. the address of this machine's own name, unless that is loopback
+    5. the address from which this machine connects to the master
+
+    Raises EnvironmentFailure if none is known.
+    """
+    if spark.coordinator_host:
+        return spark.coordinator_host
+    if master.on_this_machine:
+        return _LOOPBACK
+    given = spark.conf.get(_DRIVER_HOST)
+    if given:
+        return given
+    name = socket.getfqdn()
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        problem = f"cannot resolve this machine's name {name}"
+    else:
+        if not address.startswith("127."):
+            return address
+        problem = f"this machine's name {name} resolves to {address}, which executors cannot reach"
+    towards = _towards(master.address)
+    if towards is None:
+        raise EnvironmentFailure(f"{problem}: set job.spark.coordinator.host")
+    return towards
+
+
+def _towards(master: str) -> str | None:
+    """This machine's address on the route to a master; None without a route. Sends nothing."""
+    found = _ADDRESS.match(master)
+    if found is None:
+        return None
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+            way.connect((found["host"], int(found["port"] or 443)))
+            address: str = way.getsockname()[0]
+    except (OSError, OverflowError, UnicodeError):
+        # The name is unknown or malformed, the port does not exist, or there is no route.
+        return None
+    return address
 
 
 def check_reach(config: JobConfig) -> tuple[str, ...]:
@@ -257,9 +328,6 @@ def _state(config: JobConfig, master: Master) -> Iterator[str]:
 
 PREFIX = "job.spark.conf."
 
-#: The daemon that forks Python workers (`samzapy.runner.spark.daemon`).
-DAEMON_MODULE = "samzapy.runner.spark.daemon"
-
 _DEFAULTS = {
     # Spark's own page has no password, so it is off by default.
     "spark.ui.enabled": "false",
@@ -283,13 +351,13 @@ _DRIVER_OPTIONS, _EXECUTOR_OPTIONS = "spark.driver.extraJavaOptions", "spark.exe
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _ON_THIS_MACHINE = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    _DRIVER_HOST: _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
     _DRIVER_OPTIONS: _LIGHT_JVM,
     _EXECUTOR_OPTIONS: _LIGHT_JVM,
 }
 
-_PYTHON, _DAEMON = "spark.pyspark.python", "spark.python.daemon.module"
+_PYTHON = "spark.pyspark.python"
 
 #: The values that the guarantees need, with the reasons. Other values are refused.
 FIXED = {
@@ -314,9 +382,6 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     if master.on_this_machine:
         for key, value in _ON_THIS_MACHINE.items():
             settings.setdefault(key, value)
-        if _PYTHON not in given:
-            # The executors' Python is this one, so it has the module.
-            settings.setdefault(_DAEMON, DAEMON_MODULE)
     logging = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
     settings[_DRIVER_OPTIONS] = f"{settings.get(_DRIVER_OPTIONS, '')} {logging}".strip()
     return settings
@@ -333,10 +398,7 @@ def _asked_for(master: Master, conf: Mapping[str, str]) -> dict[str, str]:
 def added_settings(config: JobConfig, master: Master) -> dict[str, str]:
     """The settings for a driver's JVM that runs already, where it has none of its own. Raises ConfigError."""
     _refuse(config.spark.conf)
-    settings = {**_DEFAULTS, **_asked_for(master, config.spark.conf), **config.spark.conf}
-    if master.on_this_machine and _PYTHON not in config.spark.conf:
-        settings.setdefault(_DAEMON, DAEMON_MODULE)
-    return settings
+    return {**_DEFAULTS, **_asked_for(master, config.spark.conf), **config.spark.conf}
 
 
 def environment(conf: Mapping[str, str], master: Master, spark_home: Path, properties: Path) -> dict[str, str]:
@@ -355,7 +417,9 @@ def environment(conf: Mapping[str, str], master: Master, spark_home: Path, prope
     }
     if master.on_this_machine:
         wanted["PYSPARK_PYTHON"] = wanted["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+        # The daemon of the Python workers would import from the current folder first (before Python 3.11 it does).
+        wanted["PYTHONSAFEPATH"] = "1"
+        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", _LOOPBACK)
     given = conf.get(_PYTHON)
     if given:
         wanted["PYSPARK_PYTHON"] = given

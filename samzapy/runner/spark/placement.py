@@ -22,9 +22,9 @@ from samzapy.coordinator.status import ContainerStatus
 from samzapy.coordinator.wire import Place
 from samzapy.errors import RestoreError, SamzapyError
 from samzapy.job.model import ContainerModel
+from samzapy.runner.base import Backoff
 from samzapy.runner.checks import Checks, Row
-from samzapy.runner.restarts import Backoff
-from samzapy.runner.spark.attempt import SparkJob
+from samzapy.runner.spark.application import SparkJob
 from samzapy.strict_json import convert
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -38,22 +37,19 @@ from samzapy.runner.spark.application import (
     spark_application,
     starting,
 )
-from samzapy.runner.spark.driver_address import check_yarn, known_settings, with_sparks_defaults
 from samzapy.runner.spark.jvm import DriverJvm, RunFolder
 from samzapy.runner.spark.master import (
     FIXED,
     KEY,
     PREFIX,
-    SIZES,
     SPARKS_SIZES,
-    YARN,
     Master,
     added_settings,
+    known_settings,
+    with_sparks_defaults,
 )
 from samzapy.runner.spark.user_code import shipped_files
 
-#: The start of a standalone master's address, and the seconds in which one of its masters has to accept a connection.
-_STANDALONE, _MASTER_S = "spark://", 5.0
 #: Set by `spark-submit` for the programs that it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 #: Whether pyspark gives each Python thread a JVM thread of its own. Spark ties job groups and tags to JVM threads.
@@ -80,30 +76,12 @@ class SparkSource(ABC):
         answers. Raises EnvironmentFailure, ConfigError."""
 
 
-def _check_standalone(address: str) -> None:
-    """Connect to the first master that answers. Spark itself would wait for a minute. Raises EnvironmentFailure."""
-    reasons = []
-    for place in address.removeprefix(_STANDALONE).split(","):
-        host, _, port = place.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _MASTER_S).close()
-        except (OSError, ValueError, OverflowError) as cause:
-            reasons.append(f"{place}: {getattr(cause, 'strerror', None) or cause}")
-        else:
-            return
-    raise EnvironmentFailure(f"{KEY}: no Spark master answers ({', '.join(reasons)}); start it, or correct the address")
-
-
 @final
 class OwnSpark(SparkSource):
     """A Spark that starts and ends with the run."""
 
     def check(self, config: JobConfig) -> None:
         find_java(SPARK)
-        if config.spark.master == YARN:
-            check_yarn(os.environ)
-        elif config.spark.master is not None and config.spark.master.startswith(_STANDALONE):
-            _check_standalone(config.spark.master)
 
     def fit(self, config: JobConfig) -> JobConfig:
         """The job with the defaults of Spark that samzapy itself uses. Raises ConfigError, EnvironmentFailure."""
@@ -228,7 +206,7 @@ def _fitted(
     given = config.spark.master
     if given is not None and given != master:
         notes = (f"{KEY}={given}: without effect, this Spark runs on {master}", *notes)
-    spark = replace(config.spark, master=master, conf={**base, **known_settings(settings, *SIZES)})
+    spark = replace(config.spark, master=master, conf={**base, **known_settings(settings)})
     return replace(config, spark=spark, warnings=(*config.warnings, *notes))
 
 

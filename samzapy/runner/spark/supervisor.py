@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from typing import final
 
 from samzapy.clock import Clock
 from samzapy.coordinator.coordinator import Coordinator
@@ -31,18 +32,23 @@ from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.status import ContainerFailure, ContainerStatus, JobStatus
 from samzapy.errors import JobFailed, JobTakenOver
 from samzapy.job.model import active_of
-from samzapy.runner.base import RunOptions
-from samzapy.runner.restarts import Backoff, starts
-from samzapy.runner.spark.application import SparkApplication
-from samzapy.runner.spark.attempt import SparkJob
+from samzapy.runner.base import Backoff, RunOptions, starts
+from samzapy.runner.spark.application import SparkApplication, SparkJob
 from samzapy.runner.spark.placement import NO_ROOM, Places, Slot
-from samzapy.runner.spark.starting import Unclaimed
 from samzapy.runner.stopping import STOPPING
 
 #: Seconds between two steps, if nothing ends meanwhile.
 PACE_S = 0.25
 #: Seconds for a standby to release its copies, and between two attempts to find a separate executor for it.
 RELEASE_S, STANDBY_PAUSE_S = 15.0, 5.0
+
+#: Seconds without a container before the first line about it. The time to the next line doubles.
+_SILENT_S = 20.0
+#: Seconds without an executor after which an application that had some counts as forgotten.
+_FORGOTTEN_S = 40.0
+#: States of a container that Spark has to start.
+_LOST = ContainerState.LOST.value
+_WITHOUT_ATTEMPT = (ContainerState.WAITING.value, _LOST)
 
 #: Starts the Spark job of a container, at one of the places if there is room. Calls the function when Spark has ended
 #: it.
@@ -51,6 +57,57 @@ Submit = Callable[[str, Sequence[str], Callable[[], None]], SparkJob]
 
 class StoppedUncommitted(JobFailed):
     """Raised after a stop, if a container has ended without a commit: its work since the last one will be repeated."""
+
+
+class Patience:
+    """The times to report a wait: after `_SILENT_S`, and then each time that the wait has doubled."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.over()
+
+    def over(self) -> None:
+        """The wait is over: a new one begins now."""
+        self._began, self._due = self._clock.monotonic(), _SILENT_S
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the wait began."""
+        return self._clock.monotonic() - self._began
+
+    def is_out(self) -> bool:
+        """Whether a line is due; it is due once."""
+        if self.waited < self._due:
+            return False
+        while self._due <= self.waited:
+            self._due *= 2
+        return True
+
+
+@final
+class Unclaimed:
+    """Reports the containers without an attempt for a long time, and Spark's resources for them."""
+
+    def __init__(self, clock: Clock, spark: SparkApplication, on_event: Callable[[str], None]) -> None:
+        self._patience = Patience(clock)
+        self._spark = spark
+        self._on_event = on_event
+
+    def check(self, containers: Sequence[ContainerStatus]) -> None:
+        """Report the containers that still wait. Raises EnvironmentFailure if they wait for an application that its
+        master has forgotten."""
+        waiting = [each.id for each in containers if each.state in _WITHOUT_ATTEMPT]
+        if not waiting:
+            self._patience.over()
+        elif self._patience.is_out():
+            if self._patience.waited >= _FORGOTTEN_S:
+                self._spark.check_executors(had_some=any(each.state == _LOST for each in containers))
+            noun = "container" if len(waiting) == 1 else "containers"
+            few = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
+            self._on_event(
+                f"{noun} {few}: not started by Spark after {self._patience.waited:.0f} s; it has "
+                f"{self._spark.resources()}"
+            )
 
 
 class Supervisor:

@@ -2,21 +2,19 @@
 
 1. The modules next to the job file go as an archive, unless `job.spark.py.files` names the code to ship.
 2. Classes of the program that started the job (a notebook's cell, a script), or made in a function: no module has them
-   there, so they are pickled by value, as Spark does with functions. Rules of our own keep the parts of classes that
-   msgspec reads.
+   there, so they are pickled by value, as Spark does with functions. A `msgspec.Struct` keeps its fields in C, where a
+   pickler does not find them: it needs a module.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import io
 import os
 import re
 import sys
-import typing
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
@@ -30,26 +28,12 @@ from samzapy import plugins
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, is_installed, load_name
-from samzapy.serializers.structs import (
-    arguments_of,
-    complete,
-    completion_of,
-    constraint_again,
-    definition_of,
-    is_constraint,
-    is_struct,
-    struct_again,
-)
 
 #: Class paths of objects that no module on an executor has.
 _OWN = re.compile(rf"(?:__main__|{re.escape(plugins.__name__)})[:.][A-Za-z_]\w*")
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _CACHE = "__msgspec_cache__"
 #: The start of the name of an archive of modules.
 _ARCHIVE = "samzapy-code-"
-#: Attributes of classes other than dataclasses that msgspec reads by their annotations: of attrs, NamedTuple and
-#: TypedDict.
-_OF_FIELDS = ("__attrs_attrs__", "_field_defaults", "__required_keys__")
 #: Bytes of code beside a job file that are still shipped by themselves.
 _MOST_BYTES = 64 * 1024 * 1024
 #: The time of every entry of an archive, so that equal code makes equal archives.
@@ -80,24 +64,19 @@ class TravellingCode:
         except Exception as cause:
             message = (
                 f"an executor's Python cannot read the code of the program ({type(cause).__name__}: {cause}): put it, "
-                "and what it "
-                "uses, into a module beside the job file, and install what it imports there"
+                "and what it uses, into a module beside the job file, and install what it imports there"
             )
             raise ConfigError([ConfigProblem("task.class", None, message)]) from cause
-        for path, (found, names) in objects.items():
+        for path, found in objects.items():
             plugins.place(path, found)
-            for function in _functions(found):
-                for name, value in names.items():
-                    function.__globals__.setdefault(name, value)
 
 
 def _pickled(config: JobConfig) -> bytes:
-    found: dict[str, tuple[Any, dict[str, Any]]] = {}
+    found: dict[str, Any] = {}
     for key, value in config.resolved.items():
         for path in _OWN.findall(value):
             try:
-                named = load_name(path)
-                found[path] = (named, _annotated(named))
+                found[path] = load_name(path)
             except PluginError as cause:
                 raise ConfigError([ConfigProblem(key, path, str(cause))]) from cause
     if not found:
@@ -108,116 +87,37 @@ def _pickled(config: JobConfig) -> bytes:
     except Exception as cause:
         message = (
             f"cannot be pickled for the executors ({type(cause).__name__}: {cause}): put it, and what it uses, into a "
-            "module "
-            "beside the job file"
+            "module beside the job file"
         )
         raise ConfigError([ConfigProblem("task.class", ", ".join(found), message)]) from cause
     return written.getvalue()
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # pyspark is not typed here
-    """Spark's own, with rules for classes that msgspec knows."""
+    """Spark's own, which would lose the fields of structs without a word."""
 
     def reducer_override(self, obj: Any) -> Any:
         """See `pickle.Pickler`."""
         if type(obj).__module__ == "dataclasses" and type(obj).__qualname__ == "_FIELD_BASE":
             # Dataclasses compare these by identity, which Spark 3.5 does not keep: the class would have no fields.
             return getattr, (dataclasses, obj.name)
-        part = _annotation_reduced(obj)
-        if part is not None:
-            return part
-        if not isinstance(obj, type) or not _is_own(obj):
-            return super().reducer_override(obj)
-        if is_struct(obj):
-            return struct_again, (definition_of(obj),), completion_of(obj), None, None, complete
-        if _CACHE in vars(obj):
-            # The decoder of a dataclass, which cannot be pickled; msgspec makes another one.
-            delattr(obj, _CACHE)
-        made = super().reducer_override(obj)
-        read = _resolved(obj)
-        if not read or not isinstance(made, tuple):
-            return made
-        function, arguments, state, *_, fill = made
-        return function, arguments, (fill, state, read), None, None, _fill_and_annotate
+        if isinstance(obj, type) and _is_own(obj):
+            if hasattr(obj, "__struct_fields__"):
+                raise TypeError(f"{obj.__name__} is a msgspec.Struct")
+            if _CACHE in vars(obj):
+                # The decoder of a dataclass, which cannot be pickled; msgspec makes another one.
+                delattr(obj, _CACHE)
+        return super().reducer_override(obj)
 
 
-#: For mypy, which takes a call of it for a declaration.
-_NEW_TYPE: Any = typing.NewType
-
-
-def _annotation_reduced(obj: Any) -> tuple[Any, ...] | None:
-    """For a part of an annotation that the worker does not have (a constraint, a NewType, an alias): how it is made
-    again there."""
-    if is_constraint(obj):
-        return constraint_again, (arguments_of(obj),)
-    if isinstance(obj, _NEW_TYPE) and _is_own(obj):
-        return _name_again, (obj.__name__, obj.__qualname__, obj.__module__, obj.__supertype__)
-    # Of Python 3.12, and of typing_extensions.
-    if type(obj).__name__ == "TypeAliasType" and _is_own(obj):
-        return _alias_again, (type(obj), obj.__name__, obj.__value__, obj.__type_params__)
-    return None
-
-
-def _name_again(name: str, qualname: str, module: str, supertype: Any) -> Any:
-    made = _NEW_TYPE(name, supertype)
-    made.__qualname__, made.__module__ = qualname, module
-    return made
-
-
-def _alias_again(kind: Any, name: str, value: Any, parameters: tuple[Any, ...]) -> Any:
-    return kind(name, value, type_params=parameters)
-
-
-def _fill_and_annotate(found: Any, state: tuple[Callable[[Any, Any], object], Any, dict[str, Any]]) -> None:
-    """Spark's last step of a class, and its annotations."""
-    fill, rest, annotations = state
-    fill(found, rest)
-    found.__annotations__ = annotations
-
-
-def _resolved(found: Any) -> dict[str, Any]:
-    """The annotations of a class with fields if some of them are text: the worker does not have the names in it. Empty
-    if none are, or if this program does not have the names either."""
-    if not (dataclasses.is_dataclass(found) or any(hasattr(found, name) for name in _OF_FIELDS)):
-        return {}
-    written = inspect.get_annotations(found)
-    try:
-        known = typing.get_type_hints(found, include_extras=True)
-    except NameError:
-        return {}
-    read = {name: known[name] for name in written}
-    return {} if read == written else read
-
-
-def _is_own(found: Any) -> bool:
-    """Whether no module has the class, or another name of one, by its name, or only this program."""
+def _is_own(found: type) -> bool:
+    """Whether no module has the class by its name, or only this program."""
     if found.__module__ == "__main__":
         return True
     named: Any = sys.modules.get(found.__module__)
-    for name in getattr(found, "__qualname__", found.__name__).split("."):
+    for name in found.__qualname__.split("."):
         named = getattr(named, name, None)
     return named is not found
-
-
-def _annotated(found: Any) -> dict[str, Any]:
-    """The globals that annotations of its methods and the brackets of its bases name as text: the code itself does not
-    use them, so pickling leaves them out, but samzapy reads classes of messages there."""
-    names: dict[str, Any] = {}
-    in_brackets = [
-        each.__forward_arg__
-        for base in getattr(found, "__orig_bases__", ())
-        for each in typing.get_args(base)
-        if isinstance(each, typing.ForwardRef)
-    ]
-    for function in _functions(found):
-        for annotation in (*function.__annotations__.values(), *in_brackets):
-            if isinstance(annotation, str):
-                names |= {n: function.__globals__[n] for n in _NAME.findall(annotation) if n in function.__globals__}
-    return names
-
-
-def _functions(found: Any) -> list[Any]:
-    return [each for each in vars(found).values() if inspect.isfunction(each)] if isinstance(found, type) else []
 
 
 def shipped_files(config: JobConfig, scratch: Path) -> tuple[str, ...]:

@@ -58,7 +58,6 @@ from samzapy.errors import (
 from samzapy.job.lease import HttpAddress, Stall
 from samzapy.job.model import replica_of
 from samzapy.runner.base import TOKEN
-from samzapy.runner.spark.daemon import preload
 from samzapy.runner.spark.user_code import TravellingCode
 from samzapy.version import VERSION, refusal
 
@@ -181,8 +180,7 @@ _WARM_S = 0.3
 
 
 def warm_up(_: Iterable[int]) -> None:
-    """Import the modules of a container, which takes longest when they have to be read from disk."""
-    preload()
+    """Hold a slot for a moment. The import of this module has brought those of a container into the disk cache."""
     threading.Event().wait(_WARM_S)
 
 

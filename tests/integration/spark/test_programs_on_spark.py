@@ -21,25 +21,22 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(LONGEST_S + 20)]
 ROOT = Path(__file__).parents[3]
 PAGES = ["/a", "/b", "/a", "/c"]
 
-#: The task in the program itself, with a module beside and a class that only an annotation names.
-TASK = """
-from __future__ import annotations
-from dataclasses import dataclass
-import limit_beside
+#: The module beside the program, with the class of the messages.
+BESIDE = """
 import msgspec
-import samzapy
-
-@dataclass
-class Reader:
-    name: str
+LIMIT = 7
 
 class View(msgspec.Struct):
     user: str
-    reader: Reader = msgspec.field(default_factory=lambda: Reader("r"))
+"""
+#: The task in the program itself.
+TASK = """
+import limit_beside
+import samzapy
 
 class Task(samzapy.StreamTask):
-    def process(self, envelope: samzapy.IncomingMessageEnvelope[str, View], collector, coordinator):
-        assert envelope.message == View("u", Reader("r")), envelope
+    def process(self, envelope: samzapy.IncomingMessageEnvelope[str, limit_beside.View], collector, coordinator):
+        assert envelope.message == limit_beside.View("u"), envelope
         view = {"page": envelope.key, "limit": limit_beside.LIMIT}
         collector.send_message(samzapy.SystemStream("local", "out"), view, "k")
 """
@@ -70,7 +67,7 @@ def place(tmp_path, monkeypatch):
     """A folder with a job file, its streams, and a module beside."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.properties").write_text(page_view_job("views", output="local.out"))
-    (tmp_path / "limit_beside.py").write_text("LIMIT = 7\n")
+    (tmp_path / "limit_beside.py").write_text(BESIDE)
     text = "".join(f'{page}\t{{"user": "u"}}\n' for page in PAGES)
     for arguments in (
         ("topic", "create", "local.views", "--partitions", "2"),

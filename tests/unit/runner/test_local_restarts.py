@@ -18,7 +18,8 @@ from samzapy.errors import (
     UnknownStream,
     Unreachable,
 )
-from samzapy.runner.restarts import Backoff, Restarts
+from samzapy.runner.base import Backoff
+from samzapy.runner.local import Restarts
 from samzapy.testing.driver import ManualClock
 
 UNREACHABLE = Unreachable("cannot reach b:9092 within 10 s")

@@ -3,12 +3,10 @@
 import socket
 
 import pytest
-from yarn_site import site
 
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.driver_address import coordinator_host
-from samzapy.runner.spark.master import Master
+from samzapy.runner.spark.master import Master, coordinator_host
 
 JOB = {
     "job.name": "counts",
@@ -16,14 +14,6 @@ JOB = {
     "task.inputs": "memory.in",
     "systems.memory.samza.factory": "memory",
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_yarn(monkeypatch, tmp_path):
-    """A machine without settings of YARN."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -89,33 +79,3 @@ def test_without_any_way_to_tell_the_key_is_asked_for(named, master, address, to
     with pytest.raises(EnvironmentFailure) as caught:
         host(master)
     assert str(caught.value) == f"{told}: set job.spark.coordinator.host"
-
-
-@pytest.mark.parametrize("variable", ["HADOOP_CONF_DIR", "YARN_CONF_DIR"])
-def test_on_yarn_the_way_to_the_resource_manager_decides_where_the_name_says_nothing(
-    named, tmp_path, monkeypatch, variable
-):
-    named("127.0.1.1")
-    monkeypatch.setenv(variable, str(site(tmp_path / "conf", yarn_resourcemanager_hostname="127.0.0.1")))
-    assert host("yarn") == "127.0.0.1"
-    named("10.0.0.7")
-    assert host("yarn") == "10.0.0.7"
-
-
-def test_in_cluster_mode_the_settings_are_those_that_came_with_the_driver(named, tmp_path):
-    named(None)
-    site(tmp_path / "__spark_conf__" / "__hadoop_conf__", yarn_resourcemanager_address="127.0.0.1:8032")
-    assert host("yarn") == "127.0.0.1"
-
-
-def test_a_resource_manager_may_be_named_in_the_job_file(named):
-    named(None)
-    assert host("yarn", job_spark_conf_spark_hadoop_yarn_resourcemanager_hostname="127.0.0.1") == "127.0.0.1"
-
-
-def test_a_resource_manager_that_cannot_be_reached_is_passed_over(named, tmp_path, monkeypatch):
-    named(None)
-    hosts = {f"yarn.resourcemanager.hostname.rm{n}": name for n, name in ((1, "a..b"), (2, "127.0.0.1"))}
-    folder = site(tmp_path, **{"yarn.resourcemanager.ha.rm-ids": "rm1,rm2", **hosts})
-    monkeypatch.setenv("YARN_CONF_DIR", str(folder))
-    assert host("yarn") == "127.0.0.1"

@@ -10,8 +10,8 @@ from pyspark.serializers import UTF8Deserializer, write_with_length
 from pyspark.worker_util import check_python_version
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark import attempt
-from samzapy.runner.spark.attempt import SparkJob
+from samzapy.runner.spark import application as attempt
+from samzapy.runner.spark.application import SparkJob
 from samzapy.runner.spark.worker import run_task
 from samzapy.version import VERSION
 

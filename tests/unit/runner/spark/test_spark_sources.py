@@ -1,7 +1,5 @@
 """The Spark of a run, where there is one already; without a JVM."""
 
-import re
-import socket
 import sys
 import threading
 import zipfile
@@ -15,11 +13,10 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError, EnvironmentFailure
+from samzapy.errors import ConfigError
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark import sources
-from samzapy.runner.spark.driver_address import coordinator_host
-from samzapy.runner.spark.master import Master
+from samzapy.runner.spark.master import Master, coordinator_host
 from samzapy.runner.spark.sources import GivenJvm, OwnSpark, SessionSpark, SubmittedSpark, spark_context, spark_source
 from samzapy.runner.stopping import StopSwitch
 
@@ -93,14 +90,6 @@ def test_executors_find_the_driver_where_sparks_own_defaults_say(defaults):
 def test_sparks_own_defaults_do_not_lead_a_driver_on_this_machine_away_from_loopback(defaults, keys):
     defaults(spark_driver_host="10.1.0.5", spark_task_cpus="2", spark_dynamicAllocation_enabled="true")
     assert own(**keys).conf == {"spark.task.cpus": "2", "spark.dynamicAllocation.enabled": "true"}
-
-
-def test_the_resource_manager_may_be_in_sparks_own_defaults_or_in_the_settings_of_a_submission(defaults):
-    managed = "spark_hadoop_yarn_resourcemanager_hostname"
-    defaults(**{managed: "rm.example"})
-    assert own(job_spark_master="yarn").conf == {managed.replace("_", "."): "rm.example"}
-    session = context("yarn", **{managed: "rm.example"})
-    assert fitted(session).spark.conf[managed.replace("_", ".")] == "rm.example"
 
 
 @pytest.mark.parametrize(
@@ -250,25 +239,6 @@ def test_runs_with_one_token_have_no_workers_in_common():
     with run_of(session) as first, run_of(session) as second:
         environments = [started()[0] for started in (first, first, second)]
     assert environments[0] == environments[1] != environments[2]
-
-
-def test_a_spark_of_its_own_on_yarn_needs_the_settings_of_the_cluster(monkeypatch):
-    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_HOME", "SPARK_CONF_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(EnvironmentFailure, match="Spark finds YARN by HADOOP_CONF_DIR or YARN_CONF_DIR"):
-        OwnSpark().check(load_job({**JOB, "job.spark.master": "yarn"}))
-    OwnSpark().check(load_job({**JOB, "job.spark.master": "k8s://https://host:6443"}))
-
-
-def test_a_standalone_master_that_does_not_answer_is_named_with_its_reason():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        there = f"127.0.0.1:{listening.getsockname()[1]}"
-        OwnSpark().check(load_job({**JOB, "job.spark.master": f"spark://127.0.0.1:1,{there}"}))
-    nobody = r"job.spark.master: no Spark master answers \(127.0.0.1:1: Connection refused, " + re.escape(there)
-    with pytest.raises(EnvironmentFailure, match=nobody):
-        OwnSpark().check(load_job({**JOB, "job.spark.master": f"spark://127.0.0.1:1,{there}"}))
-    with pytest.raises(EnvironmentFailure, match="no Spark master answers"):
-        OwnSpark().check(load_job({**JOB, "job.spark.master": "spark://127.0.0.1"}))
 
 
 def test_a_switch_stops_a_run_once_also_if_it_was_asked_before():

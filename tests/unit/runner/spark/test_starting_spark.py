@@ -7,7 +7,7 @@ from rigs.ticking_clock import TickingClock
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.starting import StartingSpark
+from samzapy.runner.spark.runner import StartingSpark
 
 
 class Spark:

@@ -11,8 +11,7 @@ from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, JobFailed, SamzapyError
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
-from samzapy.runner.base import RunOptions
-from samzapy.runner.restarts import SOUND, Backoff
+from samzapy.runner.base import SOUND, Backoff, RunOptions
 from samzapy.runner.spark import supervisor
 from samzapy.runner.spark.placement import ROOM_S, SILENT_S, Executors, Locality, Places
 from samzapy.runner.spark.supervisor import Supervisor

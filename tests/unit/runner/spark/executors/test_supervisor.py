@@ -11,8 +11,7 @@ from samzapy.coordinator.status import ContainerFailure
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, JobFailed, JobTakenOver
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.runner.base import RunOptions
-from samzapy.runner.restarts import Backoff
+from samzapy.runner.base import Backoff, RunOptions
 from samzapy.runner.spark import supervisor as supervisor_module
 from samzapy.runner.spark.placement import Executors, Locality, Places
 from samzapy.runner.spark.supervisor import StoppedUncommitted, Supervisor
