@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from dataclasses import replace
 from uuid import uuid4
 
@@ -155,20 +154,13 @@ class MemoryJob:
 
     def values(self, stream):
         """Every value of a stream, of records without keys."""
-        return self._values(stream, 0, 0)
-
-    def wait_for_records(self, stream, count, timeout_s):
-        """Wait until a stream of one partition has so many records; whether it has."""
-        return len(self._values(stream, count, timeout_s)) >= count
-
-    def _values(self, stream, count, timeout_s):
         ssp = SystemStreamPartition("mem", stream, 0)
         consumer = self._new_consumer()
         consumer.register(ssp, 0)
         consumer.start()
-        values, deadline = [], time.monotonic() + timeout_s
+        values = []
         end = self.admin.offsets([ssp])[ssp].upcoming
-        while consumer.position(ssp) < end or (len(values) < count and time.monotonic() < deadline):
+        while consumer.position(ssp) < end:
             values += [value for batch in consumer.poll(0.2, 1_000) for value in batch.values]
         consumer.close()
         return values

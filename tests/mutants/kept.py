@@ -286,7 +286,7 @@ _LOOP = (
         "samzapy/container/run_loop.py",
         "or all(each.requests",
         "or any(each.requests",
-        ("tests/unit/container/test_container.py",),
+        ("tests/unit/container/tasks/test_executor_contract.py",),
     ),
     Mutant(
         "samzapy/container/run_loop.py",

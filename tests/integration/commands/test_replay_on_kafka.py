@@ -1,6 +1,5 @@
 """A replay over a real broker: the state of a commit, committed records only, nothing written, real compaction."""
 
-import json
 from collections import Counter
 from contextlib import closing
 
@@ -11,14 +10,13 @@ from jobs.page_view_job import page_view_job_on_kafka
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.errors import SamzapyError
 from samzapy.replay.attempt import opened_replay
 from samzapy.replay.plan import Request, plan_replay
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.kafka import KafkaSystemFactory
-from samzapy.verify.processes import until
 
 pytestmark = pytest.mark.kafka
 
@@ -99,33 +97,3 @@ def test_a_failed_slice_is_replayed_with_the_state_before_it_and_nothing_is_writ
     assert len(steps) == 2
     assert failure is None
     assert job.everything() == before
-
-
-#: The broker closes a segment soon and cleans whatever it can.
-CLEANED_SOON = """
-stores.counts.changelog.kafka.segment.ms=1000
-stores.counts.changelog.kafka.min.cleanable.dirty.ratio=0.001
-stores.counts.changelog.kafka.max.compaction.lag.ms=1000
-"""
-
-
-@pytest.mark.slow
-def test_a_changelog_that_the_broker_has_compacted_is_refused(make):
-    job = make(CLEANED_SOON)
-    assert job.run("/a", "/b") is None
-    assert job.run("/a", "/b", "/c") is None
-    assert job.replay(4)[0] == {"/a": 1, "/b": 1}
-
-    def cleaned():
-        # A record more closes the segment before it.
-        assert job.run("/z") is None
-        with closing(KafkaSystemFactory().consumer(job._settings, "test")) as consumer:
-            consumer.register(job.ssp("log"), 0)
-            consumer.start()
-            batches = consumer.poll(5.0, 1)
-            return batches and batches[0].offsets[0] > 0
-
-    until(cleaned, "a cleaning of the changelog", 100)
-    with pytest.raises(EnvironmentFailure, match="the commit's last record: offset 0 is missing"):
-        job.replay(4)
-    assert json.dumps(job.replay(4, from_empty=True)[2]) == '{"/c": 1}'

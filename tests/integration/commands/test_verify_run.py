@@ -33,15 +33,3 @@ def test_a_second_run_takes_over_and_another_writer_is_refused_and_lines_say_so(
         assert (row["faults"], row["lost"], row["reordered"], row["mismatches"]) == (1, 0, 0, 0)
     lines = {line.split()[0]: line.split()[-1] for line in found.output.splitlines() if line.split()}
     assert (lines["overlap"], lines["foreign-writer"]) == ("kept", "refused")
-
-
-def test_a_batch_task_keeps_its_promises_when_a_worker_is_killed(tmp_path):
-    found = verify(
-        tmp_path, "--system", "local", "--master", "local[2,4]", "--scenario", "worker", "--task", "batch",
-        "--events", "5000", "--kills", "1", "--seed", "7",
-    )  # fmt: skip
-    assert found.code == 0, found.errors
-    (row,) = found.rows
-    assert (row["events"], row["faults"]) == (5000, 1)
-    assert (row["lost"], row["duplicated"], row["reordered"], row["mismatches"]) == (0, 0, 0, 0)
-    assert "--task batch" in found.errors

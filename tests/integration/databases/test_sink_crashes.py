@@ -90,39 +90,6 @@ def test_upserted_rows_follow_the_state_after_a_crash_at(make_job, step):
     assert job.offsets() == expected_offsets(50)
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once", "exactly-once"])
-def test_a_second_crash_while_inputs_are_processed_again_repeats_no_row(make_job, guarantee):
-    job = make_job(guarantee)
-    job.send(40)
-    arm("commit.3", 2)
-    with pytest.raises(FailPointReached):
-        job.run(**{"test.commit.every": "20"})
-    assert len(job.rows()) >= 20
-    # Smaller commits now: the checkpoint stays behind the sink for several of them.
-    arm("commit.7", 3)
-    with pytest.raises(FailPointReached):
-        job.run(**{"test.commit.every": "3"})
-    job.run(**{"test.commit.every": "3"})
-    assert [row[:2] for row in job.rows()] == [row[:2] for row in expected(40)]
-    assert job.offsets() == expected_offsets(40)
-
-
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_rows_are_there_once_after_kills_at_every_step(make_job, guarantee):
-    job = make_job(guarantee)
-    kills = 0
-    for step in ["start.6", *COMMIT_STEPS]:
-        job.send(20)
-        process = job.start(f"{step}:{1 if once_a_run(guarantee, step) else 2}:kill")
-        kills += process.wait(60) == -signal.SIGKILL
-    job.run()
-    assert kills == 1 + len(COMMIT_STEPS)
-    rows, exact = job.rows(), expected(job.sent)
-    assert [row[:2] for row in rows] == [row[:2] for row in exact]
-    assert guarantee == "at-least-once" or rows == exact
-    assert job.offsets() == expected_offsets(job.sent)
-
-
 @pytest.mark.parametrize(
     ("url", "step"),
     # In SQLite, a stopped transaction keeps the lock of the file for as long as it is stopped.

@@ -91,24 +91,6 @@ def test_after_a_kill_no_more_is_read_than_may_be_unflushed(views, tmp_path):
     assert run(tmp_path) == (0, (0, "local store"))
 
 
-def test_after_a_kill_what_no_flush_was_begun_for_is_read(views, tmp_path):
-    views(10)
-    assert run(tmp_path) == (0, None)
-    configure(tmp_path, f"{COMMITS}stores.counts.flush.interval.ms=3600000\n")
-    views(VIEWS)
-    assert run(tmp_path, SAMZAPY_FAIL="commit.7:3:kill")[0] == -9
-    code, (records, source) = run(tmp_path)
-    assert (code, source) == (0, "local store + changelog")
-    assert 0 < records <= 3 * SLICE
-
-
-def test_after_a_kill_nothing_is_read_where_every_commit_is_flushed(views, tmp_path):
-    configure(tmp_path, f"{COMMITS}stores.counts.flush.interval.ms=0\n")
-    views(VIEWS)
-    assert run(tmp_path, SAMZAPY_FAIL="commit.7:14:kill")[0] == -9
-    assert run(tmp_path) == (0, (0, "local store"))
-
-
 def test_what_an_idle_job_has_committed_reaches_the_disk_in_time(views, tmp_path):
     configure(tmp_path, "task.commit.ms=50\nstores.counts.flush.interval.ms=1000\n")
     views(10)

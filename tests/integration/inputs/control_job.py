@@ -4,15 +4,10 @@ from typing import ClassVar
 
 from samzapy import (
     DrainListenerTask,
-    EndOfStream,
-    EndOfStreamListenerTask,
     InitableTask,
     OutgoingMessageEnvelope,
     StreamTask,
     SystemStream,
-    TimerTask,
-    Watermark,
-    WatermarkListenerTask,
 )
 
 
@@ -34,20 +29,6 @@ class Noting(StreamTask):
         return
 
 
-class Reminding(Noting, InitableTask, TimerTask):
-    """A timer a message, a few seconds of event time later, sent when it fires."""
-
-    def init(self, context):
-        self.timers = context.task.timers
-        self.output = SystemStream.parse(context.job.config["test.output"])
-
-    def after(self, number, envelope, collector):
-        self.timers.schedule(number, envelope.event_time + 5_000)
-
-    def on_timer(self, key, time_ms, collector, coordinator):
-        collector.send(OutgoingMessageEnvelope(self.output, b"%d" % key, key=b"k"))
-
-
 class Echo(Noting, InitableTask, DrainListenerTask):
     """Hands messages on, and says -1 when it is drained."""
 
@@ -59,34 +40,3 @@ class Echo(Noting, InitableTask, DrainListenerTask):
 
     def on_drain(self, collector, coordinator):
         collector.send(OutgoingMessageEnvelope(self.output, b"-1", key=b"k"))
-
-
-class FirstStage(Noting, InitableTask, EndOfStreamListenerTask):
-    """Hands messages on, with its event time after each, and its end."""
-
-    def init(self, context):
-        self.output = SystemStream.parse(context.job.config["test.output"])
-
-    def after(self, number, envelope, collector):
-        collector.send(OutgoingMessageEnvelope(self.output, envelope.message, key=b"%d" % number))
-        collector.send_control(self.output, Watermark(envelope.event_time))
-
-    def on_end_of_stream(self, collector, coordinator):
-        collector.send_control(self.output, EndOfStream())
-
-
-class SecondStage(Noting, InitableTask, WatermarkListenerTask, EndOfStreamListenerTask):
-    """Sends every watermark it hears of."""
-
-    def init(self, context):
-        self.output = SystemStream.parse(context.job.config["test.output"])
-
-    def on_watermark(self, time_ms, collector, coordinator):
-        self.log.append(("watermark", time_ms))
-        if ("watermark", time_ms) in self.crash_at:
-            self.crash_at.discard(("watermark", time_ms))
-            raise ValueError("told to")
-        collector.send(OutgoingMessageEnvelope(self.output, b"%d" % time_ms, key=b"k"))
-
-    def on_end_of_stream(self, collector, coordinator):
-        self.log.append(("end", 0))

@@ -1,9 +1,7 @@
 """Records as columns from a real Kafka: by the compiled extension, and from confluent-kafka's Messages."""
 
 import random
-import sys
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -11,8 +9,7 @@ from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.devkafka import DevBroker
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError, UnknownStream
+from samzapy.errors import OffsetOutOfRange, SamzapyError, UnknownStream
 from samzapy.system.kafka import KafkaSystemFactory, fetching
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
@@ -137,46 +134,6 @@ def test_a_partition_goes_on_where_it_was_moved_to_however_often_that_is(compile
 
 
 @pytest.mark.parametrize("compiled", WAYS)
-def test_an_offset_out_of_range_names_its_partition_after_the_records_before_it(compiled, topic, producer, reader):
-    name = topic(2)
-    producer.send([OutgoingRecord(name, None, b"a", 0)])
-    producer.flush()
-    good, bad = (SystemStreamPartition("kafka", name, number) for number in range(2))
-    consumer = reader({good: 0, bad: 9}, compiled=compiled)
-    seen = []
-    with pytest.raises(OffsetOutOfRange) as raised:  # noqa: PT012
-        while True:
-            seen += consumer.poll(0.1, 10)
-    assert (raised.value.ssp, raised.value.oldest, raised.value.upcoming) == (bad, 0, 0)
-    assert [batch.ssp for batch in seen] in ([good], [])
-
-
-@pytest.mark.parametrize("compiled", WAYS)
-def test_statistics_come_while_records_are_polled(compiled, kafka_settings, topic, producer, reader):
-    name = topic()
-    producer.send([OutgoingRecord(name, None, b"a", 0)])
-    producer.flush()
-    settings = replace(kafka_settings, consumer={**kafka_settings.consumer, "statistics.interval.ms": "50"})
-    ssp = SystemStreamPartition("kafka", name, 0)
-    consumer = reader({ssp: 0}, compiled=compiled, settings=settings)
-    assert read(consumer, {ssp: 1})[ssp][0][2] == b"a"
-    deadline = SYSTEM_CLOCK.monotonic() + DEADLINE_S
-    while not consumer.metrics():
-        assert SYSTEM_CLOCK.monotonic() < deadline
-        assert consumer.poll(0.1, 10) == []
-
-
-@pytest.mark.parametrize("compiled", WAYS)
-def test_a_cluster_that_refuses_the_client_ends_its_polls(compiled, kafka_settings, reader, topic, monkeypatch):
-    # The refusal comes by a callback, not among the records.
-    consumer = reader({SystemStreamPartition("kafka", topic(), 0): 0}, compiled=compiled)
-    errors = consumer._client_errors
-    monkeypatch.setattr(errors, "check", lambda: (_ for _ in ()).throw(EnvironmentFailure("refused")))
-    with pytest.raises(EnvironmentFailure, match="refused"):
-        consumer.poll(0.05, 10)
-
-
-@pytest.mark.parametrize("compiled", WAYS)
 def test_a_consumer_may_be_closed_with_records_waiting_and_while_another_thread_polls(
     compiled, topic, producer, reader
 ):
@@ -202,36 +159,6 @@ def test_a_consumer_may_be_closed_with_records_waiting_and_while_another_thread_
         consumer.close()
         thread.join(DEADLINE_S)
         assert outcomes[-1] == "the consumer of system 'kafka' is not started, or closed"
-
-
-@compiled_only
-def test_reading_leaves_no_objects_behind(topic, producer, reader):
-    name = topic()
-    producer.send([OutgoingRecord(name, b"k%d" % n, b"x" * 300, 0, None, [("a", b"1")]) for n in range(5_000)])
-    producer.flush()
-    ssp = SystemStreamPartition("kafka", name, 0)
-    consumer = reader({ssp: 0})
-    counts = []
-    for _ in range(4):
-        consumer.seek(ssp, 0)
-        assert len(read(consumer, {ssp: 5_000}, most=700)[ssp]) == 5_000
-        counts.append(sys.getallocatedblocks())
-    assert counts[-1] - counts[1] < 2_000, counts
-
-
-@compiled_only
-def test_a_queue_without_a_new_client_or_closed_is_refused(reader, topic):
-    with pytest.raises(RuntimeError, match="no consumer"):
-        native.extension.FetchQueue(object(), print)
-    consumer = reader({SystemStreamPartition("kafka", topic(), 0): 0})
-    queue = consumer._fetch._queue
-    with pytest.raises(ValueError, match="at least one record"):
-        queue.take(0, 0)
-    queue.close()
-    queue.close()
-    for call in (lambda: queue.take(1, 0), lambda: queue.follow("t", 0)):
-        with pytest.raises(RuntimeError, match="closed"):
-            call()
 
 
 def outcome(consumer, ends):
@@ -295,28 +222,3 @@ def test_an_event_of_the_topic_ends_polls_alike(event, compiled, kafka_admin, to
     consumer = reader(dict.fromkeys(ssps, 0), compiled=compiled)
     assert outcome(consumer, dict.fromkeys(ssps, 10)) == {0: 10, 1: 10}
     assert outcome(consumer, event(kafka_admin, consumer, ssps)) == EVENTS[event]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compiled", WAYS)
-def test_polls_wait_for_a_broker_that_is_away_and_go_on(compiled, kafka_settings, clients, reader, tmp_path):
-    broker = DevBroker(tmp_path, tied=True)
-    settings = replace(kafka_settings, consumer={"bootstrap.servers": broker.start()})
-    ssp = SystemStreamPartition("kafka", "events", 0)
-    try:
-        factory = KafkaSystemFactory()
-        clients(factory.admin(settings, "test")).create(StreamSpec("events", 1))
-        writer = clients(factory.producer(settings, "test"))
-        writer.send([OutgoingRecord("events", None, b"1", 0)])
-        writer.flush()
-        consumer = reader({ssp: 0}, compiled=compiled, settings=settings)
-        assert len(read(consumer, {ssp: 1})[ssp]) == 1
-        broker.stop()
-        for _ in range(20):
-            assert consumer.poll(0.1, 10) == []
-        broker.start()
-        writer.send([OutgoingRecord("events", None, b"2", 0)])
-        writer.flush()
-        assert len(read(consumer, {ssp: 2})[ssp]) == 1
-    finally:
-        broker.stop()

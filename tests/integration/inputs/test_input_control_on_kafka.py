@@ -6,7 +6,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import control_job
 import pytest
 from control_job import Noting
 from rigs.job_process import JobProcess
@@ -103,58 +102,6 @@ def test_a_table_with_aborted_records_before_its_head_is_read_first_and_again_af
     job.run(Noting, **keys)
     assert [number for _, number in Noting.log[:1000]] == list(range(1000, 2000))
     assert sorted(number for _, number in Noting.log[1000:]) == [1, 2, 3, 4, 5]
-
-
-def test_timers_fire_once_for_readers_of_committed_records_whatever_crashes(job, monkeypatch):
-    topic, out = job.topic("in"), job.topic("out")
-    numbers = list(range(0, 60_000, 1_000))
-    job.send(topic, *numbers)
-    keys = {
-        "task.inputs": f"kafka.{topic}",
-        "test.output": f"kafka.{out}",
-        "stores.timers.factory": "timers",
-        "stores.timers.changelog": f"kafka.{out}-timers",
-    }
-    for at in (7_000, 33_000):
-        Noting.crash_at.add(at)
-        with pytest.raises(TaskFailed):
-            job.run(control_job.Reminding, **keys)
-    monkeypatch.setenv("SAMZAPY_FAIL", "commit.5a:1:raise")
-    with pytest.raises(Exception, match=r"commit\.5a"):
-        job.run(control_job.Reminding, **keys)
-    monkeypatch.delenv("SAMZAPY_FAIL")
-    job.run(control_job.Reminding, **keys)
-    assert job.values(out) == [number for number in numbers if number + 5_000 <= numbers[-1]]
-
-
-def test_two_stages_hand_watermarks_and_the_end_on_through_a_crash_of_each(job):
-    topic, between, out = job.topic("in", 2), job.topic("between", 2), job.topic("out")
-    job.send(topic, *range(0, 200, 2), partition=0)
-    job.send(topic, *range(1, 200, 2), partition=1)
-    intermediate = {f"systems.kafka.streams.{between}.samza.intermediate": "true"}
-    first = {"task.inputs": f"kafka.{topic}", "test.output": f"kafka.{between}", **intermediate}
-    Noting.crash_at.add(120)
-    with pytest.raises(TaskFailed):
-        job.run(control_job.FirstStage, **first)
-    job.run(control_job.FirstStage, **first)
-    Noting.log.clear()
-    second = {
-        "job.name": job.flat["job.name"] + "-second",
-        "job.systemstreampartition.grouper.factory": "single",
-        "task.inputs": f"kafka.{between}",
-        "test.output": f"kafka.{out}",
-        **intermediate,
-    }
-    Noting.crash_at.add(150)
-    with pytest.raises(TaskFailed):
-        job.run(control_job.SecondStage, until_end=False, **second)
-    Noting.log.clear()
-    job.run(control_job.SecondStage, until_end=False, **second)
-    assert sorted(number for what, number in Noting.log if what == between) == list(range(200))
-    marks = job.values(out)
-    assert marks == sorted(set(marks))
-    assert marks[-1] == 1_000_199
-    assert Noting.log[-1] == ("end", 0)
 
 
 def test_the_drain_command_ends_a_running_job_with_everything_processed(job, tmp_path):

@@ -2,7 +2,6 @@
 records."""
 
 import struct
-import threading
 import time
 
 import pytest
@@ -103,42 +102,6 @@ def test_no_record_of_a_recreated_topic_is_returned(reader, fill, anew, kafka_ad
     assert f"samzapy startpoint set JOB.properties oldest --input 'kafka.{stream}'" in str(void)
     with pytest.raises(PositionVoid):
         consumer.poll(0, 10)
-
-
-@pytest.mark.parametrize("compiled", WAYS)
-def test_topics_recreated_under_traffic_return_no_record(
-    reader, fill, anew, kafka_admin, kafka_settings, topic, compiled
-):
-    for _ in range(3):
-        stream = topic()
-        consumer = reader(kafka_settings, SystemStreamPartition("kafka", stream, 0), 0, compiled=compiled)
-        fill(stream, [b"old"] * 200)
-        first = until(consumer, 1)
-
-        def replace(stream=stream):
-            anew(stream)
-            for _ in range(20):
-                fill(stream, [b"new"] * 100)
-
-        other = threading.Thread(target=replace)
-        other.start()
-        try:
-            _, rest = until_void(consumer)
-        finally:
-            other.join(DEADLINE_S)
-        assert set(first + rest) == {b"old"}
-
-
-def test_a_topic_recreated_before_the_start_is_refused(reader, fill, anew, kafka_admin, kafka_settings, topic):
-    stream = topic()
-    before = kafka_admin.describe(stream).stream_id
-    anew(stream)
-    fill(stream, [b"new"] * 10)
-
-    void, others = until_void(reader(kafka_settings, SystemStreamPartition("kafka", stream, 0), 3, before))
-
-    assert others == []
-    assert before in str(void)
 
 
 @pytest.fixture

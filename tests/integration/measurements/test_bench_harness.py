@@ -45,14 +45,6 @@ def test_a_job_is_measured_in_a_process_of_its_own(overrides):
     assert again.messages == 0, "the first run has committed"
 
 
-def test_restores_are_told(overrides, tmp_path):
-    load(overrides)
-    measure_job(JOB, overrides)
-    users = len({key for key, _ in Events(EVENTS)})
-    again = measure_job(JOB, {**overrides, "job.logged.store.base.dir": str(tmp_path / "elsewhere")})
-    assert again.more["restored_records"] == users
-
-
 def test_a_job_that_fails_is_told_with_its_reason(overrides):
     with pytest.raises(MeasurementFailed, match="topic 'bench-events' does not exist on system 'kafka'"):
         measure_job(JOB, overrides)

@@ -134,28 +134,6 @@ def test_a_job_that_is_held_up_shows_its_lag_and_its_stall_and_later_neither(run
     assert committed(run)[0] == 5, "an end of the run leaves its positions in the group"
 
 
-def test_the_positions_of_a_running_job_are_in_a_consumer_group_of_its_name(run):
-    run.send("a", "b", "c")
-    run.start()
-    run.until(lambda status: status.lag == 0)
-    for _ in range(100):
-        run.until(lambda status: bool(status.lags))
-        if committed(run)[0] == 3:
-            break
-    assert committed(run)[0] == 3
-    run.send("stop")
-    run.end()
-
-
-def test_a_job_that_does_not_want_it_has_no_consumer_group(kafka):
-    run = Run(kafka, **{"job.offsets.mirror": "false"})
-    run.create()
-    run.send("a", "stop")
-    run.start()
-    run.end()
-    assert committed(run)[0] < 0
-
-
 def test_records_behind_an_open_transaction_of_another_are_a_stall_and_its_end_is_no_lag(run):
     run.send("a")
     run.start()
@@ -180,23 +158,6 @@ def own_broker(folder):
         yield broker
     finally:
         broker.stop()
-
-
-@pytest.mark.slow
-def test_a_job_without_its_broker_is_stalled(tmp_path):
-    with own_broker(tmp_path / "broker") as broker:
-        run = Run(broker.start(), **{"task.stall.ms": "2000"})
-        run.create()
-        run.send("a")
-        run.start()
-        run.until(lambda status: status.processed == 1)
-        broker.stop()
-        status = run.until(lambda status: status.stalled is not None)
-        assert str(status.stalled).startswith("broker unreachable for ")
-        # A job that is left behind would go on making clients during the tests after this one.
-        broker.start()
-        run.send("stop")
-        run.end()
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import pytest
 from jobs.job_status import container, failed_job, job
 from jobs.served_page import Shown, served_page
 
-from samzapy.coordinator.clocks import ClockStatus
 from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.web import views
 from samzapy.coordinator.wire import JobSpec
@@ -133,11 +132,6 @@ def test_a_stale_lag_is_a_dash_with_its_age(served, look):
     assert "\u2013 for 1 min" in tab.inner_text("#containers")
 
 
-def test_a_clock_beyond_the_calendar_is_a_number(served, look):
-    tab = look(served(job(container(0), clocks=ClockStatus(10**17, -(10**17)))).address)
-    tab.get_by_text("100000000000000000 ms", exact=True).wait_for()
-
-
 @pytest.mark.slow
 def test_a_copy_of_a_status_in_a_file_is_shown(look, tmp_path):
     page, copy = tmp_path / "page.html", tmp_path / "status.json"
@@ -151,18 +145,6 @@ def test_a_copy_of_a_status_in_a_file_is_shown(look, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_traceback_that_was_opened_stays_open_while_the_page_goes_on(served, look):
-    page = served(failed_job())
-    tab = look(page.address)
-    tab.get_by_text("Traceback", exact=True).click()
-    tab.evaluate("document.activeElement.blur()")
-    changed = failed_job()
-    page.show(replace(changed, failures=(*changed.failures, replace(changed.failures[0], epoch=2))))
-    tab.locator("ol.errors li").nth(1).wait_for()
-    assert tab.locator("#errors details[open]").count() == 1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
 @pytest.mark.parametrize("status", [LARGE, failed_job()], ids=["a thousand tasks", "in trouble"])
 def test_the_page_fits_and_has_no_barriers(served, look, status, width, scheme):
@@ -171,18 +153,6 @@ def test_the_page_fits_and_has_no_barriers(served, look, status, width, scheme):
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     found = axe.Axe().run(tab)
     assert found.violations_count == 0, found.generate_report()
-
-
-@pytest.mark.slow
-def test_the_keyboard_reaches_the_overview_and_a_search_narrows_tasks(served, look):
-    tab = look(served(LARGE).address)
-    tab.locator("#tasks tbody tr").first.wait_for()
-    tab.keyboard.press("Tab")
-    assert tab.evaluate("document.activeElement.textContent") == "Skip to the overview"
-    tab.focus("#search")
-    tab.keyboard.type("in[77]")
-    tab.keyboard.press("Enter")
-    assert tab.locator("#tasks tbody tr").count() == 1
 
 
 @pytest.mark.slow

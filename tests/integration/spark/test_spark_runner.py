@@ -1,11 +1,8 @@
 """Jobs through `samzapy run`, on Spark and in one process, on the embedded system."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -168,38 +165,3 @@ def test_a_second_signal_ends_a_run_that_does_not_stop(scene):
     until(lambda: "a second signal ends the job at once" in run.errors, lambda: run.errors)
     run.process.send_signal(signal.SIGINT)
     assert run.wait() == 130
-
-
-#: `samzapy run` that gets a SIGTERM while it stops Spark.
-STOPPED_AT_THE_END = """
-import os, signal
-from samzapy.runner.spark.application import SparkApplication
-stop_spark = SparkApplication.close
-def interrupted(self):
-    os.kill(os.getpid(), signal.SIGTERM)
-    return stop_spark(self)
-SparkApplication.close = interrupted
-from samzapy.cli.main import main
-main()
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_signal_while_spark_stops_does_not_hide_why_the_job_failed(scene):
-    scene.write(20)
-    options = ["--py-files", CODE, "--master", "local[1]", "--until-end"]
-    settings = ["task.class=stubborn:Failing", "job.spark.max.resubmits=0"]
-    run = subprocess.run(
-        [sys.executable, "-c", STOPPED_AT_THE_END, "run", "job.properties", *options]
-        + [part for setting in settings for part in ("--config", setting)],
-        cwd=scene.folder,
-        env={**os.environ, "TEST_PASSWORD": "x"},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert run.returncode == 1, run.stderr
-    assert re.match(r"error: gave up container \d after 1 failures in a row: ", run.stderr.splitlines()[-1]), run.stderr
-    assert "seven is too many" in run.stderr.splitlines()[-1]

@@ -71,34 +71,3 @@ systems.local.default.stream.samza.offset.default=oldest
     assert sum("traceback" in line for line in own) == 4
     drivers = [json.loads(line) for line in samzapy("logs", "job.properties").splitlines()]
     assert "user ann" in {line["message"] for line in drivers}
-
-
-def test_a_run_in_one_process_logs_the_users_lines_its_metrics_and_its_stalls(tmp_path, samzapy):
-    (tmp_path / "visits.py").write_text(TASK + "        import time\n\n        time.sleep(envelope.message['sleep'])\n")
-    (tmp_path / "job.properties").write_text(
-        """
-job.name=visits
-task.class=visits:Task
-task.inputs=local.in
-task.stall.ms=3000
-task.stall.policy=fail
-metrics.reporters=log
-metrics.reporter.log.class=log
-metrics.reporter.log.interval=1
-systems.local.samza.factory=local
-systems.local.default.stream.samza.msg.serde=json
-systems.local.default.stream.samza.offset.default=oldest
-"""
-    )
-    samzapy("topic", "create", "local.in", "--partitions", "1", "--job", "job.properties")
-    samzapy("topic", "write", "local.in", "--job", "job.properties", stdin='{"user": "ann", "sleep": 600}\n')
-    job = JobProcess(tmp_path, "job.properties", "--runner", "local", "--py-files", "visits.py")
-    try:
-        assert job.wait() == 1
-    finally:
-        job.close()
-    assert "error: container 0: stalled: in process of local.in[0]@0 for " in job.errors
-    for lines in (job.errors, samzapy("logs", "job.properties")):
-        assert " INFO visits [container 0, Partition 0, local.in[0]@0]: user ann\n" in lines
-        assert "time.sleep(envelope.message['sleep'])" in lines
-        assert '"job-name":"visits"' in lines

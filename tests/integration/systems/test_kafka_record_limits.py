@@ -112,37 +112,6 @@ def test_nothing_overtakes_a_record_that_the_broker_refuses_so_what_is_there_is_
     assert count(kafka_settings, kafka_admin, topic) == 10
 
 
-def test_the_policy_is_asked_about_records_for_a_stream_that_does_not_exist_yet_and_again_when_it_does(
-    kafka_settings, kafka_admin, unique_topic
-):
-    metrics, name = Registry(), unique_topic()
-    skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
-    recovery = Recovery("t", skipping, metrics, lambda _: None, PolicyLog(SYSTEM_CLOCK), None, LastFailure())
-    skipped = metrics.counter("errors", "produce.skipped")
-    # Only the broker has a limit that matters.
-    settings = replace(kafka_settings, producer={"message.max.bytes": "9000000"})
-    with closing(SystemClients({"kafka": settings}, system_factory, "test")) as clients:
-        limits = RecordLimits(clients)
-        collector = CheckingCollector(
-            lambda _: (None, None), clients.producer, lambda *_: (), Outbox(), recovery, limits.of, SYSTEM_CLOCK.wall_ms
-        )
-
-        def send(size):
-            collector.send(OutgoingMessageEnvelope(SystemStream("kafka", name), b"x" * size))
-
-        send(2_000_000)
-        assert skipped.count == 1
-        assert limits.of(SystemStream("kafka", name)).final is False
-        kafka_admin.create(StreamSpec(name, 1, {"max.message.bytes": str(LIMIT)}))
-        send(10)
-        collector.hand_over()
-        send(2 * LIMIT)
-        assert skipped.count == 2
-        collector.hand_over()
-        clients.producer("kafka").flush()
-    assert count(kafka_settings, kafka_admin, name) == 1
-
-
 REFUSED = {
     "a time far ahead": (
         OutgoingRecord("", b"k", b"v", 0, timestamp=2**53),
@@ -190,20 +159,3 @@ def test_the_policy_is_asked_about_what_the_broker_would_refuse(kafka_settings, 
         clients.producer("kafka").flush()
     assert metrics.counter("errors", "produce.skipped").count == 1
     assert count(kafka_settings, kafka_admin, stream.stream) == 1
-
-
-def test_a_time_of_1970_is_not_taken_for_now(kafka_settings, kafka_admin, unique_topic, producer):
-    stream = unique_topic()
-    kafka_admin.create(StreamSpec(stream, 1))
-    writer = producer()
-    writer.send([OutgoingRecord(stream, b"k", b"v", 0, timestamp=time_ms) for time_ms in (0, 1, 2)])
-    writer.flush()
-    consumer = KafkaSystemFactory().consumer(kafka_settings, "test")
-    consumer.register(SystemStreamPartition("kafka", stream, 0), 0)
-    consumer.start()
-    times = []
-    while len(times) < 3:
-        times += [time_ms for batch in consumer.poll(0.2, 10) for time_ms in batch.timestamps]
-    consumer.close()
-    # Librdkafka has no other way to say 0 than now.
-    assert times == [1, 1, 2]

@@ -6,16 +6,14 @@ import pytest
 from rigs.streams_of import kafka_at
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings, change_columns
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.devkafka import DevBroker
 from samzapy.devkafka.broker import free_port
 from samzapy.errors import (
     EnvironmentFailure,
-    OffsetOutOfRange,
     ProducerError,
     ProducerFenced,
-    RecordTooLarge,
 )
 from samzapy.system.kafka import KafkaSystemFactory
 
@@ -104,64 +102,6 @@ def test_a_transaction_that_took_too_long_costs_the_producer(topic, producer, re
     assert read_until(consumer, lambda _: consumer.position(ssp) >= 1) == []
     with pytest.raises(ProducerFenced):
         slow.commit()
-
-
-def test_a_transaction_time_out_beyond_the_brokers_is_refused_with_its_limit(producer):
-    with pytest.raises(EnvironmentFailure, match="900000"):
-        producer(uuid.uuid4().hex, timeout_ms=2_000_000)
-
-
-def test_an_offset_below_the_log_is_out_of_range_and_names_what_there_is(topic, producer, reader, kafka_admin):
-    stream = topic()
-    ssp = ssp_of(stream)
-    writer = producer()
-    writer.send([record(stream, b"v")] * 10)
-    writer.flush()
-    kafka_admin.delete_records(ssp, 6)
-    consumer = reader(ssp, 2)
-    with pytest.raises(OffsetOutOfRange, match=r"@2: the log holds offsets 6 to 10") as raised:
-        read_until(consumer, lambda _: False)
-    assert (raised.value.offset, raised.value.oldest, raised.value.upcoming) == (2, 6, 10)
-
-
-def test_a_record_the_broker_refuses_is_named_at_the_flush(topic, producer):
-    stream = topic(max_message_bytes="5000")
-    writer = producer()
-    writer.send([record(stream, b"v" * 6000)])
-    with pytest.raises(RecordTooLarge, match=stream):
-        writer.flush()
-    with pytest.raises(RecordTooLarge):
-        writer.send([record(stream, b"small")])
-
-
-def test_a_refused_record_aborts_its_transaction_and_a_successor_goes_on(topic, producer, reader):
-    stream, name = topic(max_message_bytes="5000"), uuid.uuid4().hex
-    writer = producer(name)
-    writer.begin()
-    writer.send([record(stream, b"small"), record(stream, b"v" * 6000)])
-    with pytest.raises(RecordTooLarge):
-        writer.commit()
-    writer.abort()
-    writer.close()
-    successor = producer(name)
-    successor.begin()
-    successor.send([record(stream, b"next")])
-    successor.commit()
-    assert read_until(reader(ssp_of(stream), 0), lambda found: len(found) == 1) == [b"next"]
-
-
-def test_the_offset_of_the_last_placed_record_is_known_without_transactions(topic, producer):
-    stream = topic()
-    writer = producer()
-    writer.send([OutgoingRecord(stream, b"k", b"free"), OutgoingRecord(stream, b"k", b"placed", 0)])
-    writer.send_columns(change_columns(stream, 0, [(b"k", b"change")]))
-    writer.flush()
-    assert writer.last_offset(stream, 0) == 2
-
-
-def test_internal_topics_are_not_listed(topic, producer, kafka_admin):
-    producer(uuid.uuid4().hex)
-    assert not [name for name in kafka_admin.list_streams() if name.startswith("__")]
 
 
 @pytest.mark.slow

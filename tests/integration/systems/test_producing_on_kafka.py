@@ -179,47 +179,6 @@ def test_a_record_above_the_limit_is_refused_and_those_before_it_are_sent(compil
         writer(compiled).send_columns(change_columns(stream, 1, [(b"a", b"v")]))
 
 
-@pytest.mark.parametrize("compiled", WAYS)
-def test_aborted_records_are_forgotten_with_their_failures(compiled, topic, writer, stored, unique_topic):
-    stream = topic()
-    producer = writer(compiled, unique_topic("id"))
-    producer.init_transactions()
-    for number, commit in enumerate((True, False, True)):
-        producer.begin()
-        producer.send_columns(change_columns(stream, 0, [(b"%d" % number, b"v")] * 200))
-        if commit:
-            producer.flush()
-            producer.commit()
-        else:
-            producer.abort()
-    (records,) = stored(stream, 1)
-    assert [key for key, *_ in records] == [b"0"] * 200 + [b"2"] * 200
-
-
-@compiled_only
-@pytest.mark.parametrize(
-    ("columns", "error"),
-    [
-        ((-1, [5], [b"v"], None, None), TypeError),
-        ((-1, [b"k"], [bytearray(b"v")], None, None), TypeError),
-        ((-1, [], [b"v"], None, None), IndexError),
-        ((-1, [b"k"], [b"v"], ["now"], None), TypeError),
-        ((-1, [b"k"], [b"v"], None, [[("a",)]]), TypeError),
-        ((-1, [b"k"], [b"v"], None, [[(1, b"")]]), TypeError),
-        ((-1, [b"k"], [b"v"], None, [[("a", 5)]]), TypeError),
-        (("x", [b"k"], [b"v"], None, None), TypeError),
-    ],
-)
-def test_columns_that_are_not_records_are_an_error(columns, error, topic, writer):
-    producer = writer(True)
-    with pytest.raises(error):
-        producer._queue._native.put(topic(), 0, *columns)
-    with pytest.raises(RuntimeError, match="no producer"):
-        native.extension.ProduceQueue(object(), False)
-    with pytest.raises(ValueError, match="topic name"):
-        producer._queue._native.put("x" * 600, 0, -1, [b"k"], [b"v"], None, None)
-
-
 @compiled_only
 def test_records_of_a_paused_queue_wait_until_it_goes_on(kafka, topic):
     errors = client.ClientErrors("test", kafka)
@@ -236,25 +195,6 @@ def test_records_of_a_paused_queue_wait_until_it_goes_on(kafka, topic):
     records.pause(on=False)
     assert producer.flush(30) == 0
     assert records.settle() == {(stream, 0): 1, (stream, 1): 1}
-
-
-@compiled_only
-def test_writing_leaves_no_objects_behind(topic, writer):
-    stream, producer, counts = topic(2), writer(True), []
-    for _ in range(4):
-        headers = (("a", b"1"),)
-        producer.send([OutgoingRecord(stream, b"k%d" % n, b"v", n % 2, None, headers, n + 1) for n in range(2_000)])
-        producer.send_columns(change_columns(stream, 0, [(b"k%d" % n, b"v") for n in range(2_000)]))
-        producer.flush()
-        counts.append(sys.getallocatedblocks())
-    assert counts[-1] - counts[1] < 2_000, counts
-
-
-@compiled_only
-def test_the_plugins_of_the_job_stay():
-    path = native.extension.__file__
-    assert client.with_extension({"a": "1"}) == {"a": "1", "plugin.library.paths": path}
-    assert client.with_extension({"plugin.library.paths": "a.so"}) == {"plugin.library.paths": f"a.so;{path}"}
 
 
 #: Gives producers up with records in their queues, over and over.

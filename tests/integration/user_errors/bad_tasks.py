@@ -83,25 +83,10 @@ class ReturningCoroutine(Counting):
         super().process(envelope, None, None)
 
 
-class AsynchronousInit(Idle, InitableTask):
-    async def init(self, context):
-        pass
-
-
 class ReturningSomething(Counting):
     def process(self, envelope, collector, coordinator):
         super().process(envelope, collector, coordinator)
         return "a value that means nothing"
-
-
-class Asynchronous(StreamTask):
-    async def process(self, envelope, collector, coordinator):
-        pass
-
-
-class NeedsArguments(Idle):
-    def __init__(self, airport):
-        self.airport = airport
 
 
 class Abstract(StreamTask):

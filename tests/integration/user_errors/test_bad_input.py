@@ -27,7 +27,6 @@ JOB = {
     "systems.local.samza.msg.serde": "string",
     "systems.local.samza.offset.default": "oldest",
 }
-LOCAL_FACTORY = "samzapy.system.local.factory:LocalSystemFactory"
 STORE = {
     "stores.s.factory": "inmemory",
     "stores.s.key.serde": "string",
@@ -194,29 +193,10 @@ def test_what_a_module_prints_does_not_mix_with_the_output(place, monkeypatch, t
 
 
 @both_commands
-@pytest.mark.parametrize(("name", "method"), [("Asynchronous", "process"), ("AsynchronousInit", "init")])
-def test_an_async_method_is_refused(refused, command, name, method):
-    (line,) = refused(command, {"task.class": f"bad_tasks:{name}"})
-    assert line.startswith(f"error: task.class: {name} must not define {method} as a coroutine function: only a ")
-
-
-@both_commands
-def test_a_task_that_cannot_be_made_without_arguments_is_refused(refused, command):
-    (line,) = refused(command, {"task.class": "bad_tasks:NeedsArguments"})
-    assert line.startswith("error: task.class: NeedsArguments() must take no arguments (missing a required argument")
-
-
-@both_commands
 def test_a_missing_input_names_the_command_that_creates_it(refused, command):
     (line,) = refused(command, {"task.inputs": "local.no-such"}, code=3)
     assert line.startswith("error: topic 'no-such' does not exist on system 'local'")
     assert line.endswith("create it with: samzapy topic create local.no-such --partitions N")
-
-
-@both_commands
-def test_a_broadcast_partition_that_does_not_exist_is_refused(refused, command):
-    (line,) = refused(command, {"task.broadcast.inputs": "local.in#7"})
-    assert line == "error: task.broadcast.inputs: local.in has partitions 0 to 3, got 'local.in[7]'"
 
 
 def test_inputs_of_different_partition_counts_are_a_warning(place):
@@ -275,24 +255,6 @@ def test_a_missing_java_is_named_with_two_ways_out_before_anything_is_created(pl
     assert place.contents()[1] == before
 
 
-def test_a_guarantee_that_no_transaction_can_carry_is_refused_before_anything_is_written(refused):
-    files = {"task.checkpoint.factory": "file", "task.checkpoint.path": "checkpoints"}
-    (line,) = refused("run", {**files, "task.guarantee": "exactly-once", "task.commit.ms": "1000"})
-    assert line == (
-        "error: task.checkpoint.factory: exactly-once needs checkpoints in a topic, which can be part of a transaction"
-    )
-
-
-def test_an_undecodable_message_is_named_with_its_position(place):
-    place.call("topic", "write", "local.in", "--path", "log.db", "--partition", "2", stdin="abc\tv\n")
-    changes = {"systems.local.samza.key.serde": "integer"}
-    code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
-    assert code == 1
-    assert any("local.in[2]@0: key: integer serde needs 4 bytes, got 3" in line for line in lines), lines
-    code, lines, _ = place.call(*COMMANDS["run"], changes={**changes, "task.drop.deserialization.errors": "true"})
-    assert code == 0, lines
-
-
 FAILING_TASKS = [
     ("NullKey", 1, "store 's': key must not be None"),
     ("NullValue", 1, "store 's': value of key 'k' must not be None"),
@@ -317,18 +279,6 @@ def test_a_task_that_fails_ends_the_run_with_its_cause_and_commits_nothing(place
     assert all(ends.upcoming == 0 for ends in place.admin.offsets(changelog).values())
 
 
-@pytest.mark.parametrize("command", ["check", "run"])
-def test_a_system_that_the_executors_do_not_reach_is_refused_before_anything_is_written(place, command):
-    place.write()
-    before = place.contents()
-    code, lines, _ = place.call(
-        command, "job.properties", changes={**STORE, "job.spark.master": "spark://nowhere:7077"}
-    )
-    reason = f"its streams are in the file {place.folder / 'log.db'}, which the executors of spark://nowhere:7077 cannot reach"
-    assert (code, lines) == (2, [f"error: systems.local.samza.factory: {reason}, got '{LOCAL_FACTORY}'"])
-    assert place.contents() == before
-
-
 @pytest.mark.parametrize("store", [{}, {"stores.s.factory": "rocksdb", "stores.s.object.cache.size": "0"}])
 def test_a_stored_value_that_cannot_be_read_is_named_by_its_changelog_record(place, store):
     # Where transactions carry the state, such a record is refused as somebody else's before anybody reads it.
@@ -340,15 +290,6 @@ def test_a_stored_value_that_cannot_be_read_is_named_by_its_changelog_record(pla
     assert code == 1
     place_of_record = "store 's': value of key 'k', changelog local.s-changes[2]@1: "
     assert any(line.startswith("error: ") and place_of_record in line for line in lines), lines
-
-
-@pytest.mark.parametrize("policy", [{"task.error.process.policy": "skip"}, {"task.guarantee": "effectively-once"}])
-def test_a_coroutine_that_nobody_awaits_is_no_message_to_skip(place, policy):
-    place.call("topic", "write", "local.in", "--path", "log.db", stdin="k\tv\n")
-    changes = {**STORE, **policy, "task.commit.ms": "1000", "task.class": "bad_tasks:ReturningCoroutine"}
-    code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
-    assert code == 1
-    assert any("@0 returned a coroutine, which is never awaited" in line for line in lines), lines
 
 
 def test_a_task_that_ends_its_process_commits_nothing_and_the_next_run_begins_at_the_last_commit(place):
@@ -392,71 +333,6 @@ def test_a_store_that_another_process_holds_is_waited_for_and_its_holder_named(p
     assert code == 3, lines
     assert any(line.startswith("error: ") and str(holder.pid) in line for line in lines), lines
     assert (folder / "CURRENT").exists()
-
-
-COMMAND_LINES = [
-    (["tpoic"], "No such command 'tpoic'; did you mean topic? (cli --help)"),
-    (["check"], "Missing argument 'JOB.properties'"),
-    (["check", "job.properties", "--sctrict"], "No such option '--sctrict'. Did you mean '--strict'?"),
-    (["check", "job.properties", "--config"], "Option '--config' requires an argument"),
-    (["check", "job.properties", "--config", "novalue"], "expected KEY=VALUE, got 'novalue'"),
-    (["run", "job.properties", "--runner", "yarn"], "'yarn' is not one of"),
-    (["topic", "read", "in"], "expected system.stream, got 'in'"),
-    (["topic", "create", "local.new"], "Missing option '--partitions'"),
-    (["topic", "create", "local.new", "--partitions", "0"], "0 is not in the range"),
-    (["topic", "list", "--job", "job.properties", "--path", "x"], "--job says where the systems are"),
-    (["topic", "list", "--path", "x", "--bootstrap", "b:1"], "--path is for a local system, --bootstrap for kafka"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), COMMAND_LINES)
-def test_a_wrong_command_line_is_refused(place, arguments, message):
-    before = place.contents()
-    code, lines, _ = place.call(*arguments)
-    assert code == 2
-    assert len(lines) == 1
-    assert lines[0].startswith("error: ")
-    assert message in lines[0]
-    assert place.contents()[1] == before[1]
-
-
-def test_of_two_equal_overrides_the_last_one_counts(place):
-    code, _, output = place.call(*COMMANDS["check"], "--config", "job.name=one", "--config", "job.name=two")
-    assert code == 0
-    assert "two (id 1)" in output
-
-
-TOPIC_ERRORS = [
-    (["describe", "local.none"], 3, "topic 'none' does not exist on system 'local'"),
-    (["read", "local.none"], 3, "topic 'none' does not exist on system 'local'"),
-    (["write", "local.none"], 3, "topic 'none' does not exist on system 'local'"),
-    (["create", "local.in", "--partitions", "4"], 3, "local.in exists already"),
-    (
-        ["read", "local.in", "--from", "yesterday"],
-        2,
-        "--from: expected oldest, newest, upcoming or an offset, got 'yesterday'",
-    ),
-    (["read", "local.in", "--partition", "4"], 2, "--partition: local.in has partitions 0 to 3, got '4'"),
-    (["read", "local.in", "--from", "99"], 3, "local.in[0]@99: the log holds offsets 0 to 0 (exclusive)"),
-    (["read", "local.in", "--msg-serde", "jsno"], 2, "serde 'jsno' unknown"),
-    (["write", "local.in", "--msg-serde", "json"], 1, "line 1: message: json serde does not take str"),
-    (["write", "local.in", "--key-serde", "integer"], 1, "line 1: key: integer serde does not take str 'k'"),
-    (["write", "local.in", "--partition", "9"], 3, "partitions 0 to 3"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "code", "message"), TOPIC_ERRORS)
-def test_a_topic_command_that_cannot_work_says_why(place, arguments, code, message):
-    before = place.contents()[1]
-    found, lines, _ = place.call("topic", *arguments, "--path", "log.db", stdin="k\tv\n")
-    assert found == code, lines
-    assert any(line.startswith("error: ") and message in line for line in lines), lines
-    assert place.contents()[1] == before
-
-
-def test_a_topic_of_a_system_the_job_does_not_have_is_refused(place):
-    code, lines, _ = place.call("topic", "list", "other", "--job", "job.properties")
-    assert (code, lines) == (2, ["error: address: the job's systems are local, got 'other'"])
 
 
 def samzapy(*arguments, **options):

@@ -3,7 +3,6 @@
 import pytest
 from click.testing import CliRunner
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import checkpoint_topic
 from samzapy.cli.main import cli
@@ -67,13 +66,6 @@ def test_a_client_property_that_cannot_be_set_is_refused_with_its_full_key(job, 
     assert lines[0].endswith(f"got {value!r}")
 
 
-@both_commands
-def test_a_password_in_a_refused_property_is_masked(job, command):
-    code, lines, _ = job(command, {"systems.kafka.consumer.sasl.passwords": "hunter2"})
-    assert code == 2
-    assert not any("hunter2" in line for line in lines)
-
-
 @pytest.mark.slow
 def test_a_broker_that_does_not_answer_is_named(job):
     code, lines, _ = job("run", {})
@@ -89,94 +81,6 @@ def test_check_leaves_the_model_out_when_the_broker_does_not_answer(job):
     assert code == 0, lines
     assert any(line.startswith("warning: the job model is left out: ") and UNREACHABLE in line for line in lines), lines
     assert "no-such-input" in output
-
-
-def test_offline_asks_no_broker(tmp_path, job, monkeypatch):
-    monkeypatch.setitem(COMMANDS, "check", ["check", "job.properties", "--offline"])
-    assert job("check", {})[:2] == (0, [])
-
-
-@pytest.mark.slow
-def test_a_topic_command_names_a_broker_that_does_not_answer():
-    code, lines, _ = call("topic", "list", "--bootstrap", UNREACHABLE)
-    assert code == 3
-    assert len(lines) == 1
-    assert UNREACHABLE in lines[0]
-
-
-@pytest.mark.kafka
-@both_commands
-def test_a_missing_topic_names_the_command_that_creates_it(job, command, kafka, kafka_admin):
-    before = kafka_admin.list_streams()
-    code, lines, _ = job(command, {"systems.kafka.consumer.bootstrap.servers": kafka})
-    assert code == 3
-    assert lines[-1].startswith("error: topic 'no-such-input' does not exist on system 'kafka'")
-    assert lines[-1].endswith("create it with: samzapy topic create kafka.no-such-input --partitions N")
-    assert kafka_admin.list_streams() == before
-
-
-@pytest.mark.kafka
-@pytest.mark.slow
-def test_tls_to_a_broker_without_it_is_named(job, kafka):
-    changes = {
-        "systems.kafka.consumer.bootstrap.servers": kafka,
-        "systems.kafka.consumer.security.protocol": "ssl",
-        "systems.kafka.producer.security.protocol": "ssl",
-    }
-    code, lines, _ = job("run", changes)
-    assert code == 3, lines
-    assert lines[-1].startswith("error: ")
-    assert "SSL handshake failed" in lines[-1]
-
-
-@pytest.mark.kafka
-def test_wrong_bytes_are_named_with_their_position(job, kafka, kafka_admin, unique_topic):
-    topic = unique_topic()
-    kafka_admin.create(StreamSpec(topic, 2))
-    address = ["--bootstrap", kafka, "--partition", "1"]
-    assert call("topic", "write", f"kafka.{topic}", *address, stdin="abc\tv\n")[0] == 0
-    changes = {
-        "systems.kafka.consumer.bootstrap.servers": kafka,
-        "task.inputs": f"kafka.{topic}",
-        "systems.kafka.samza.key.serde": "integer",
-        "systems.kafka.samza.offset.default": "oldest",
-    }
-    code, lines, _ = job("run", changes)
-    assert code == 1
-    assert any(f"kafka.{topic}[1]@0: key: integer serde needs 4 bytes, got 3" in line for line in lines), lines
-
-
-@pytest.mark.kafka
-def test_a_changelog_that_would_be_deleted_is_refused(job, kafka, kafka_admin, unique_topic):
-    topic, changelog = unique_topic(), unique_topic("changelog")
-    kafka_admin.create(StreamSpec(topic, 2))
-    kafka_admin.create(StreamSpec(changelog, 2, {"cleanup.policy": "delete"}))
-    changes = {
-        "systems.kafka.consumer.bootstrap.servers": kafka,
-        "task.inputs": f"kafka.{topic}",
-        "stores.s.factory": "inmemory",
-        "stores.s.key.serde": "string",
-        "stores.s.msg.serde": "string",
-        "stores.s.changelog": f"kafka.{changelog}",
-    }
-    for command in COMMANDS:
-        code, lines, _ = job(command, changes)
-        assert code == 3, lines
-        assert lines[-1] == f"error: changelog {changelog} must be compact (is delete): state would be lost"
-
-
-@pytest.mark.kafka
-def test_the_topic_commands_work_on_kafka(kafka, kafka_admin, unique_topic):
-    topic = unique_topic()
-    address, where = f"kafka.{topic}", ["--bootstrap", kafka]
-    assert call("topic", "create", address, "--partitions", "2", *where)[0] == 0
-    assert call("topic", "write", address, *where, stdin="k\tone\nk\ttwo\n")[0] == 0
-    _, _, output = call("topic", "read", address, "--format", "text", *where)
-    assert output == "k\tone\nk\ttwo\n"
-    assert address in call("topic", "list", *where)[2]
-    assert f"{address} (id " in call("topic", "describe", address, *where)[2]
-    ranges = kafka_admin.offsets([SystemStreamPartition("kafka", topic, number) for number in range(2)])
-    assert sum(found.upcoming for found in ranges.values()) == 2
 
 
 TRANSACTIONS = {

@@ -72,21 +72,3 @@ def test_a_run_says_what_it_does_not_promise_and_what_came_of_it(call):
     told = json.loads(output)
     assert told["counts"] == {}
     assert told["downgrades"][0]["key"] == "task.error.process.policy"
-
-
-KEEPERS = {
-    "local": ["systems.s.synchronous"],
-    "kafka": ["stores.s.changelog.replication.factor", "task.checkpoint.replication.factor", "task.inputs"],
-}
-
-
-def test_check_shows_what_the_data_rests_on_and_the_last_snapshot_what_was_counted(call):
-    call(*RUN)
-    _, output = call("check", "job.properties")
-    table = output.partition("Reasons for a weaker guarantee\n")[2].partition("\n\n")[0]
-    assert [line.split()[1] for line in table.splitlines() if line.split()[0] == "durability"] == KEEPERS[call.system]
-    _, output = call("topic", "read", f"s.{call.names['metrics']}", "--job", "job.properties", "--msg-serde", "json")
-    snapshots = [json.loads(line)["message"] for line in output.splitlines()]
-    of_container = [each for each in snapshots if not each["header"]["source"].startswith("TaskName-")]
-    assert of_container[-1]["metrics"]["errors"]["process.skipped"] == 3
-    assert snapshots[-1]["header"]["container-name"] == "samza-container-0"

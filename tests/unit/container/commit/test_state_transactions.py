@@ -359,3 +359,7 @@ def test_a_run_that_was_cut_off_while_it_waited_leaves_the_waiting_to_the_next(t
     waits = []
     claim(job, waits)
     assert waits == [7.0]
+
+
+def test_names_and_ids_that_read_alike_make_two_jobs():
+    assert config_of("orders", "v2-1").job_name != config_of("orders-v2", "1").job_name

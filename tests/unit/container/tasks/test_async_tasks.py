@@ -20,6 +20,7 @@ from samzapy import (
 )
 from samzapy.api.system import StreamSpec
 from samzapy.errors import TaskFailed, TaskMigrated
+from samzapy.testing import ManualClock
 
 #: Two guarantees share the code of the others here: `make test-slow` runs them.
 GUARANTEES = [
@@ -343,3 +344,19 @@ def test_keys_of_asynchronous_tasks_are_pointed_out_on_a_stream_task(tmp_path):
     job = MemoryJob(tmp_path, **{"task.max.concurrency": "4"})
     (warning,) = prepare(load_job(job.flat)).warnings
     assert warning == "task.max.concurrency: without effect on a StreamTask, which processes messages one by one"
+
+
+def test_a_message_that_never_ends_times_out_while_others_end(tmp_path, monkeypatch):
+    clock = ManualClock()
+
+    def order(self, message, collector, coordinator):
+        clock.advance(0.02)
+        assert message["id"] < 100, "it is long over time"
+
+    monkeypatch.setattr(GatedTask, "order", order)
+    job = AsyncJob(tmp_path, 2, **{"task.callback.timeout.ms": "1000"})
+    job.send({"id": 0}, {"id": 1, "wait": "never"}, *[{"id": i} for i in range(2, 200)])
+    container, _ = job.container(clock=clock)
+    with pytest.raises(TaskFailed, match=r"process of mem\.in\[0\]@1 was not completed within 1000 ms"):
+        container.run()
+    assert 40 <= len(job.ended()) <= 60
