@@ -117,7 +117,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         return len(self.offsets)
 
     def __iter__(self) -> Iterator[IncomingMessageEnvelope[K, V]]:
-        sizes = repeat(0) if self._values is None else map(_size, self._values)
+        sizes = repeat(0) if self._values is None else _sizes(self._values)
         columns = zip(
             repeat(self.ssp),
             self.offsets,
@@ -202,6 +202,13 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
 
 def _size(value: bytes | None) -> int:
     return 0 if value is None else len(value)
+
+
+def _sizes(values: Sequence[bytes | None]) -> list[int]:
+    try:
+        return list(map(len, values))  # type: ignore[arg-type]
+    except TypeError:  # a null
+        return list(map(_size, values))
 
 
 def _in_a_row(parts: Sequence[Sequence[int]]) -> Sequence[int]:

@@ -18,7 +18,7 @@ from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.container.commit.protocol import AtMostOnce, CommitProtocol, CommitSettings
 from samzapy.container.commit.state import AwaitedState, StateRecords, StateWriter, TransactionalState
 from samzapy.container.event_time.control_messages import ControlDecoder
-from samzapy.container.inputs.decode import Decoder, TolerantDecoder
+from samzapy.container.inputs.decode import Decoder
 from samzapy.container.inputs.inputs import InputBuilder, Inputs, heads_of
 from samzapy.container.inputs.starting_offsets import (
     StartingPositions,
@@ -186,8 +186,7 @@ class ContainerBuilder:
 
         def decoder_of(stream: SystemStream, replayed: bool) -> Decoder:
             # The task has passed over what did not decode, and so does a replay of its input.
-            kind = TolerantDecoder if replayed and passes_over else Decoder
-            decoder = kind(*self._stream_serdes(stream))
+            decoder = Decoder(*self._stream_serdes(stream), tolerant=replayed and passes_over)
             return ControlDecoder(decoder) if self.config.stream(stream).intermediate else decoder
 
         return fill_stores(

@@ -18,7 +18,7 @@ from samzapy.container.builder import ContainerBuilder
 from samzapy.container.lifecycle import Container
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.supervision.job_records import Ownership
-from samzapy.container.tasks.event_loop import EventLoop
+from samzapy.container.tasks.in_flight import EventLoop
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.container.tasks.task_instance import TaskInstance

@@ -302,8 +302,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/container/errors/recovery.py",
-        "if again is not None and not policy.ignores(failure):",
-        "if again is not None:",
+        "        if not policy.ignores(failure):\n            for",
+        "        if True:\n            for",
         (_POLICIES + "::test_an_ignored_exception_is_not_tried_again",),
     ),
     Mutant(
@@ -340,7 +340,7 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/container/errors/processing.py",
-        "        self._task.sinks.back_to(before.rows, part)\n",
+        "        self._task.sinks.back_to(before[1], part)\n",
         "",
         (_BATCHES + "/test_halving.py",),
     ),
@@ -456,7 +456,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/unit/container/outputs/test_transaction_on_demand.py",),
     ),
     Mutant(
-        "samzapy/container/tasks/async_messages.py",
+        "samzapy/container/tasks/asynchronous.py",
         "            oldest = next(iter(self._in_flight.values()))\n",
         "            oldest = max(self._in_flight.values(), key=lambda each: each.started_at)\n",
         ("tests/unit/container/tasks/test_async_tasks.py",),
@@ -685,15 +685,7 @@ _ANSWERED = (
 )
 
 #: Asynchronous tasks.
-_ORDER = (
-    Mutant(
-        "samzapy/container/tasks/async_message.py",
-        "behind.insert(next(later, len(behind)), work)",
-        "behind.appendleft(work)",
-        (_ASYNC,),
-    ),
-    Mutant("samzapy/container/tasks/async_message.py", "            self._bytes -= size\n", "", (_ASYNC,)),
-)
+_ORDER = (Mutant("samzapy/container/tasks/in_flight.py", "            self._bytes -= size\n", "", (_ASYNC,)),)
 
 #: A task's clock in event time.
 _TIME = (

@@ -11,15 +11,15 @@ from samzapy import AsyncStreamTask, IncomingMessageEnvelope, OutgoingMessageEnv
 from samzapy import SystemStreamPartition as Ssp
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.config.tasks.task import AsyncConfig
-from samzapy.container.errors.recovery import LastFailure, PolicyLog, Recovery, TolerantCollector
+from samzapy.container.errors.recovery import LastFailure, Recovery, TolerantCollector
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Outbox
 from samzapy.container.outputs.output_ids import OutputIds
-from samzapy.container.tasks.async_messages import AsyncMessages
-from samzapy.container.tasks.event_loop import EventLoop
+from samzapy.container.tasks.asynchronous import AsyncMessages
 from samzapy.container.tasks.executor import Quiet
+from samzapy.container.tasks.in_flight import EventLoop
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.errors import SerdeError
 from samzapy.metrics import Registry
@@ -48,13 +48,11 @@ EVENTS = ManualEvents()
 
 
 class Message:
-    """One message of the model: its key, the decodings that fail, and what became of it."""
+    """One message of the model: its key, whether it does not decode, and what became of it."""
 
-    def __init__(self, ssp, offset, key, undecodable):
-        self.ssp, self.offset, self.key, self.undecodable = ssp, offset, key, undecodable
-        self.decoded_at = None if undecodable else -2  # in turns of its key
-        self.tries, self.skipped = 0, False
-        self.starts, self.flying, self.done, self.outputs = 0, None, False, 0
+    def __init__(self, ssp, offset, key, *, skipped):
+        self.ssp, self.offset, self.key, self.skipped = ssp, offset, key, skipped
+        self.starts, self.flying, self.done, self.outputs = 0, None, skipped, 0
 
     @property
     def place(self):
@@ -82,9 +80,7 @@ class AsyncMachine:
         self.ids, self.concurrency, self.key_order = ids, concurrency, key_order
         self.clock = EVENTS.clock = ManualClock()
         self.outbox, metrics = Outbox(), Registry()
-        recovery = Recovery(
-            "Partition 0", ERRORS, metrics, lambda _: None, PolicyLog(self.clock, 1e9), None, LastFailure()
-        )
+        recovery = Recovery("Partition 0", ERRORS, metrics, lambda _: None, self.clock, None, LastFailure())
         collector = TolerantCollector(serdes, lambda _: None, lambda *_: [], self.outbox, recovery)
         offsets = dict.fromkeys(PARTITIONS, 0)
         self.task = TaskInstance(
@@ -96,13 +92,11 @@ class AsyncMachine:
             UndoJournal(),
             EVENTS,
             AsyncConfig(concurrency, key_order=key_order),
-            self.clock,
             ids=OutputIds(("job", "1"), "Partition 0", (), str) if ids else None,
             most_held_bytes=MOST_HELD,
         )
         self.known = {ssp: [] for ssp in PARTITIONS}
         self.ended, self.wrong = [], []
-        self.turns, self.freed = 0, {}
 
     def close(self):
         self.messages.close()
@@ -116,13 +110,11 @@ class AsyncMachine:
             if any(each.flying or each.starts for each in same):
                 self.wrong.append(f"{message.place} starts while another of its key is not done")
             earlier = [each for each in same if each.ssp == message.ssp and each.offset < message.offset]
-            # A late one had not decoded when it was the turn of a later one of its key; the others keep their places.
-            freed = self.freed.get(message.key, -1)
-            if not message.starts and any(each.decoded_at is not None and freed > each.decoded_at for each in earlier):
+            if not message.starts and earlier:
                 self.wrong.append(f"{message.place} starts before an earlier one of its key")
         held = [each for each in self.ended if each.offset >= self.task.offsets[each.ssp]]
-        size = sum(200 + 200 * each.outputs for each in held)
-        if self.ids and size >= MOST_HELD and not (message.starts or message.tries or (self.key_order and message.key)):
+        size = sum(200 + 200 * each.outputs for each in held if each.outputs)
+        if self.ids and size >= MOST_HELD and not (message.starts or (self.key_order and message.key)):
             self.wrong.append(f"{message.place} starts although {size} bytes are held")
         message.starts += 1
         message.flying, message.collector = callback, collector
@@ -144,27 +136,12 @@ class AsyncMachine:
     def accept(self, random):
         ssp = random.choice(PARTITIONS)
         for _ in range(random.randint(1, 4)):
-            key, fails = random.choice([b"a", b"a", b"a", b"b", None]), random.choice([0, 0, 1, 1, 2, 9])
-            message = Message(ssp, len(self.known[ssp]), key, fails)
-            message.outputs = random.randint(0, 2)
+            key, bad = random.choice([b"a", b"a", b"a", b"b", None]), random.random() < 0.3
+            message = Message(ssp, len(self.known[ssp]), key, skipped=bad)
+            message.outputs = 0 if bad else random.randint(0, 2)
             self.known[ssp].append(message)
             envelope = IncomingMessageEnvelope(ssp, message.offset, message.key, b"")
-            if not fails:
-                self.messages.accept(ssp, [envelope])
-            else:
-                decode = self.decoder(message, envelope)
-                self.messages.accept(ssp, Undecodable(envelope._replace(message=b"?"), SerdeError("bad"), decode))
-
-    def decoder(self, message, envelope):
-        def decode():
-            message.tries += 1
-            if message.tries < message.undecodable:
-                message.skipped = message.tries == RETRIES
-                raise SerdeError("bad")
-            message.decoded_at = self.turns
-            return envelope
-
-        return decode
+            self.messages.accept(ssp, Undecodable(envelope, SerdeError("bad")) if bad else [envelope])
 
     def start(self, random):
         self.clock.advance(random.choice([0.0, 0.5, 1.0, 2.0]))
@@ -195,8 +172,6 @@ class AsyncMachine:
         if not failed or message.starts > RETRIES:
             message.done = True
             self.ended.append(message)
-            self.turns += 1
-            self.freed[message.key] = self.turns
             message.outputs = 0 if failed else message.outputs
         callback.failure(ValueError("told to")) if failed and not astray else callback.complete()
 

@@ -17,12 +17,14 @@ import pytest
 from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.stream import SystemStreamPartition as Ssp
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.container.errors.recovery import PolicyLog
+from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
+from samzapy.container.errors.recovery import LOG_S, LastFailure, Recovery
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.metrics import Registry
 from samzapy.storage.backup import open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader
 from samzapy.storage.local.marker import Marker, StoreIdentity
@@ -238,18 +240,22 @@ def test_twenty_commits_keep_nothing_of_the_changes(caplog):
 
 def test_every_failure_is_in_one_line_or_in_the_count_of_one(caplog):
     clock, random, calls = ManualClock(), Random(0), Counter()
-    lines = PolicyLog(clock, 10.0)
+    policies = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
+    recovery = Recovery("t", policies, Registry(), lambda _: None, clock, None, LastFailure())
+    stages = [Stage.PROCESS, Stage.SERIALIZE]
+
+    def fails(stage):
+        calls[stage.value] += 1
+        recovery.give_up(stage, ValueError())
+
     for _ in range(300):
-        kind = random.choice(["a", "b"])
-        calls[kind] += 1
-        lines.warn(kind, kind)
+        fails(random.choice(stages))
         clock.advance(random.choice([0.0, 1.0, 6.0]))
-    clock.advance(10.0)
+    clock.advance(LOG_S)
+    for stage in stages:
+        fails(stage)
     told = Counter()
-    for kind in ("a", "b"):
-        calls[kind] += 1
-        lines.warn(kind, kind)
     for record in caplog.records:
-        words = record.getMessage().split()
-        told[words[0]] += 1 + (int(words[2]) if len(words) > 1 else 0)
+        line = record.getMessage()
+        told[line.split()[1]] += 1 + (int(line.split("(and ")[1].split()[0]) if "(and " in line else 0)
     assert told == calls

@@ -78,6 +78,7 @@ _FORM = re.compile(
     re.ASCII,
 )
 _MOST_RETRIES, _MOST_BACKOFF_MS = 1_000, 3_600_000
+_ALLOWED_ONCE = "fail, skip or dead-letter"
 _ALLOWED = "fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"
 
 
@@ -97,7 +98,15 @@ def _policy(text: str) -> ErrorPolicy:
     return ErrorPolicy(Action(match["then"] or "fail"), retries, backoff_ms)
 
 
+def _policy_once(text: str) -> ErrorPolicy:
+    policy = _policy(text)
+    if policy.retries:
+        raise ValueError(f"{_ALLOWED_ONCE}, without retry: it would fail again")
+    return policy
+
+
 _POLICY = Kind(_ALLOWED, _policy)
+_POLICY_ONCE = Kind(_ALLOWED_ONCE, _policy_once)
 _FAIL = ErrorPolicy()
 POLICY_KEYS = {stage: f"task.error.{stage.value}.policy" for stage in Stage}
 DEAD_LETTERS, IGNORED = "task.dead.letter.stream", "task.ignored.exceptions"
@@ -112,17 +121,16 @@ DROP_KEYS = {
 class ErrorKeys:
     """The keys of the policies."""
 
-    deserialize: ErrorPolicy = key("task.error.deserialize.policy", _POLICY, _FAIL, shown="fail")
-    """What happens to an input that does not decode: fail (the attempt ends), skip, dead-letter, or retry(n, backoff)
-    then one of these. Without numbers retry is retry(3, 100ms). Each pause is twice as long as the previous one, up to
-    a minute."""
+    deserialize: ErrorPolicy = key("task.error.deserialize.policy", _POLICY_ONCE, _FAIL, shown="fail")
+    """What happens to an input that does not decode: fail (the attempt ends), skip, or dead-letter."""
     process: ErrorPolicy = key("task.error.process.policy", _POLICY, _FAIL, shown="fail")
-    """What happens to an input for which process raises; as for deserialize."""
-    serialize: ErrorPolicy = key("task.error.serialize.policy", _POLICY, _FAIL, shown="fail")
+    """What happens to an input for which process raises: fail, skip, dead-letter, or retry(n, backoff) then one of
+    these. Without numbers retry is retry(3, 100ms). Each pause is twice as long as the previous one, up to a minute."""
+    serialize: ErrorPolicy = key("task.error.serialize.policy", _POLICY_ONCE, _FAIL, shown="fail")
     """What happens to an output that does not encode; as for deserialize."""
     produce: ErrorPolicy = key("task.error.produce.policy", _POLICY, _FAIL, shown="fail")
-    """What happens to an output that its stream refuses (skip, dead-letter), or to a send that failed (retry); as for
-    deserialize."""
+    """What happens to an output that is too large for its stream (skip, dead-letter), or to a send that failed
+    (retry); as for process."""
     dead_letters: str | None = key(DEAD_LETTERS, TEXT, None)
     """The stream of dead letters: `system.stream`, or a stream's id. It must exist."""
     ignored: tuple[str, ...] = key(IGNORED, LIST, ())
@@ -200,7 +208,7 @@ def check_waits(
     if produce.then is not Action.FAIL:
         where = skipping_key(reader.values, Stage.PRODUCE)
         reader.warn(
-            f"{where}: only records that their stream refuses are skipped; any other failed send repeats the work "
+            f"{where}: only records that are too large are skipped; any other failed send repeats the work "
             "since the last commit"
         )
     if produce.retries and guarantee is Guarantee.AT_MOST_ONCE:
@@ -211,14 +219,13 @@ def check_waits(
         return
     # A message may start to wait right before a commit is due. An invalid commit interval is a separate problem.
     open_ms = commit_ms if 0 < commit_ms < transaction_timeout_ms else 0
-    for stage in (Stage.DESERIALIZE, Stage.PROCESS, Stage.SERIALIZE):
-        total_ms = round(sum(errors.policies[stage].pauses_s()) * 1000)
-        if total_ms and total_ms + open_ms >= transaction_timeout_ms:
-            reader.problem(
-                POLICY_KEYS[stage],
-                f"the sum of all pauses ({total_ms} ms) and task.commit.ms ({open_ms}) must be < "
-                f"task.transaction.timeout.ms ({transaction_timeout_ms}) with {guarantee.value}",
-            )
+    total_ms = round(sum(errors.policies[Stage.PROCESS].pauses_s()) * 1000)
+    if total_ms and total_ms + open_ms >= transaction_timeout_ms:
+        reader.problem(
+            POLICY_KEYS[Stage.PROCESS],
+            f"the sum of all pauses ({total_ms} ms) and task.commit.ms ({open_ms}) must be < "
+            f"task.transaction.timeout.ms ({transaction_timeout_ms}) with {guarantee.value}",
+        )
 
 
 def skipping_key(values: Mapping[str, str], stage: Stage) -> str:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 
 from samzapy.api.envelope import ID_HEADER, Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -31,7 +32,7 @@ from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.user_failures import whole_traceback
 from samzapy.container.outputs.output_ids import OutputIds
-from samzapy.container.outputs.producers import RecordLimit, size_of
+from samzapy.container.outputs.producers import size_of
 from samzapy.errors import RecordTooLarge
 
 PREFIX = "samzapy-error-"
@@ -50,11 +51,11 @@ class DeadLetters:
         raw: RawRecords,
         clock: Clock,
         deliver: Callable[[str, OutgoingRecord], None],
-        limit_of: Callable[[SystemStream], RecordLimit],
+        limit_of: Callable[[SystemStream], int | None],
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        """`deliver` takes a letter for a system. `limit_of` gives the largest record that a stream takes; called once.
+        """`deliver` takes a letter for a system. `limit_of` gives the bytes of the largest record of a stream; called once.
         With `ids` letters carry ids, of another kind than the task's outputs."""
         self._deliver = deliver
         self.stream = stream
@@ -62,8 +63,7 @@ class DeadLetters:
         self._raw = raw
         self._clock = clock
         self._ids = ids
-        self._limit_of = limit_of
-        self._limit: RecordLimit | None = None
+        self._limit_of = cache(limit_of)
 
     def write(
         self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
@@ -71,10 +71,7 @@ class DeadLetters:
         """Write the letter about `envelope` (None: no input), its `number`-th; under ids no two have the same id.
         Raises RecordTooLarge for a letter that its stream would refuse for the size of the input."""
         letter = self._letter(stage, failure, envelope, number)
-        if self._limit is None:
-            self._limit = self._limit_of(self.stream)
-        limit = self._limit.record_bytes
-        if limit is not None:
+        if (limit := self._limit_of(self.stream)) is not None:
             letter = _shortened(letter, limit - _ENVELOPE_BYTES)
             if (size := size_of(letter)) > limit:
                 about = "no input" if envelope is None else envelope.position

@@ -4,22 +4,19 @@ A batch that fails leaves no trace: its outputs and its rows for sinks are dropp
 are undone. Then its halves are processed one after the other, each by a separate call, and so on until a message that
 fails stands alone. The policy applies to that message only. All others are processed once, in order; k failing messages
 among n cost about 2 k log2(n) more calls. A request to the coordinator interrupts the search, and so does the pause
-before a retry. The next call continues with the parts that are left.
+before a retry. The next call begins with all that is left.
 
 If the policies only fail, the attempt ends anyway. The same search then finds the message that the error names.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.recovery import Recovery, RetryInterrupted, TolerantCollector, is_about_its_message
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.inputs.decode import Undecodable
@@ -96,7 +93,7 @@ class TolerantProcessing(Processing):
                 task.raise_failure(envelope, repeated)
             return None
 
-        final = self._recovery.recover(Stage.PROCESS, failure, again)
+        final = self._recovery.recover(failure, again)
         if final is not None:
             task.raise_failure(envelope, final)
 
@@ -107,8 +104,7 @@ class TolerantProcessing(Processing):
 
 
 class UndecodableProcessing(Processing):
-    """Asks the policy about a message that does not decode. All others go to `processing`, also a message that decodes
-    when it is tried again."""
+    """Applies the policy to a message that does not decode. All others go to `processing`."""
 
     def __init__(self, task: TaskInstance, processing: Processing, recovery: Recovery) -> None:
         self._task = task
@@ -119,46 +115,17 @@ class UndecodableProcessing(Processing):
         if type(envelopes) is not Undecodable:
             return self._processing.process(ssp, envelopes)
         self._task.touched = True
-        try:
-            return self._decode_again(ssp, envelopes)
-        finally:
-            self._recovery.input = None
-
-    def _decode_again(self, ssp: SystemStreamPartition, run: Undecodable) -> int:
-        (raw,) = run
-        decoded: list[IncomingMessageEnvelope] = []
-
-        def again() -> Exception | None:
-            try:
-                decoded.append(run.decode())
-            except SerdeError as failure:
-                return failure
-            return None
-
-        self._recovery.input = raw
-        try:
-            failure = self._recovery.recover(Stage.DESERIALIZE, run.failure, again)
-        except RetryInterrupted:
-            return 0
-        if failure is not None:
-            raise failure
-        if decoded:
-            return self._processing.process(ssp, decoded)
-        self._task.offsets[ssp] = raw.offset + 1
+        self._recovery.pass_over(envelopes)
+        self._task.offsets[ssp] = envelopes[0].offset + 1
         return 1
 
 
-class _Before(NamedTuple):
-    """The start of a batch's outputs and rows."""
-
-    outputs: Mark
-    rows: Sequence[int | None]
+#: The start of a batch's outputs, and of its rows in each sink.
+_Before = tuple[Mark, Sequence[int | None]]
 
 
 class BatchProcessing(Processing):
     """The parts of a processing that undoes calls of `process_batch`."""
-
-    _collector: BufferingCollector
 
     def __init__(
         self, task: TaskInstance, process: ProcessBatch, collector: BufferingCollector, journal: UndoJournal
@@ -170,7 +137,7 @@ class BatchProcessing(Processing):
 
     def _begin(self) -> _Before:
         self._journal.begin()
-        return _Before(self._collector.mark(), self._task.sinks.marks())
+        return self._collector.mark(), self._task.sinks.marks()
 
     def _call(self, part: MessageBatch[Any, Any]) -> BaseException | None:
         task = self._task
@@ -182,8 +149,8 @@ class BatchProcessing(Processing):
         return None
 
     def _undo(self, part: MessageBatch[Any, Any], before: _Before) -> None:
-        self._collector.back_to(before.outputs)
-        self._task.sinks.back_to(before.rows, part)
+        self._collector.back_to(before[0])
+        self._task.sinks.back_to(before[1], part)
         self._journal.undo()
 
 
@@ -192,53 +159,39 @@ class HalvingProcessing(BatchProcessing):
 
     _collector: TolerantCollector
 
-    def __init__(
-        self, task: TaskInstance, process: ProcessBatch, collector: TolerantCollector, journal: UndoJournal
-    ) -> None:
-        super().__init__(task, process, collector, journal)
-        self._recovery = collector.recovery
-        #: By partition: the end offsets of the parts that an interrupted search has left.
-        self._cuts: dict[SystemStreamPartition, Sequence[int]] = {}
-
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         self._task.touched = True
-        batch = as_batch(envelopes)
+        batch, recovery = as_batch(envelopes), self._collector.recovery
         try:
-            done = self._halve(ssp, batch)
+            done = self._halve(batch)
         finally:
             self._journal.end()
-            self._recovery.input = None
+            recovery.input = None
             self._collector.begin_run(several=False)
         # After the clean-up: `passed` may call `on_clock`, and its outputs have no input message.
         if done:
             self._task.passed(ssp, batch, done)
         return done
 
-    def _halve(self, ssp: SystemStreamPartition, batch: MessageBatch[Any, Any]) -> int:
-        done, waiting = 0, self._parts(ssp, batch)
+    def _halve(self, batch: MessageBatch[Any, Any]) -> int:
+        done, waiting = 0, [batch]
         while waiting:
             part = waiting.pop()
-            self._at_hand(part)
+            several = len(part) > 1
+            self._collector.begin_run(several=several)
+            self._collector.recovery.input = None if several else part[0]
             before = self._begin()
             try:
-                left = self._try(part, before)
+                halves = self._try(part, before)
             except RetryInterrupted:
                 self._undo(part, before)
                 break
-            if left:
-                waiting += left
-                continue
-            done += len(part)
-            if self._task.requests.pending:
-                if waiting:
-                    self._cuts[ssp] = [each[-1].offset + 1 for each in reversed(waiting)]
-                break
+            waiting += halves
+            if not halves:
+                done += len(part)
+                if self._task.requests.pending:
+                    break
         return done
-
-    def _parts(self, ssp: SystemStreamPartition, batch: MessageBatch[Any, Any]) -> list[MessageBatch[Any, Any]]:
-        """The parts that an interrupted search has left, the last one first; without such a search, the whole batch."""
-        places = [0, *(bisect_left(batch.offsets, cut) for cut in self._cuts.pop(ssp, ())), len(batch)]
-        return [batch[start:end] for start, end in pairwise(places) if start < end][::-1]
 
     def _try(self, part: MessageBatch[Any, Any], before: _Before) -> Sequence[MessageBatch[Any, Any]]:
         """Process a part; if it fails, returns its halves, the latter first, to be processed instead."""
@@ -253,27 +206,19 @@ class HalvingProcessing(BatchProcessing):
             half = len(part) // 2
             return part[half:], part[:half]
         assert isinstance(failure, Exception)
-        self._recover(part, before, failure)
-        return ()
 
-    def _at_hand(self, part: MessageBatch[Any, Any]) -> None:
-        several = len(part) > 1
-        self._collector.begin_run(several=several)
-        self._recovery.input = None if several else part[0]
-
-    def _recover(self, part: MessageBatch[Any, Any], before: _Before, failure: Exception) -> None:
         def again() -> Exception | None:
             repeated = self._call(part)
-            if repeated is None:
-                return None
-            if not is_about_its_message(repeated):
-                self._task.raise_failure(part, repeated)
-            self._undo(part, before)
+            if repeated is not None:
+                if not is_about_its_message(repeated):
+                    self._task.raise_failure(part, repeated)
+                self._undo(part, before)
             return repeated
 
-        final = self._recovery.recover(Stage.PROCESS, failure, again)
+        final = self._collector.recovery.recover(failure, again)
         if final is not None:
             self._task.raise_failure(part, final)
+        return ()
 
 
 class SearchingProcessing(BatchProcessing):
@@ -297,19 +242,17 @@ class SearchingProcessing(BatchProcessing):
         return len(batch)
 
     def _end(self, batch: MessageBatch[Any, Any], failure: BaseException, before: _Before) -> NoReturn:
-        part: MessageBatch[Any, Any] | None = batch
-        while part is not None:
-            batch, part = part, None
-            if len(batch) == 1 or not _may_be_about_one(failure):
-                break
+        while len(batch) > 1 and _may_be_about_one(failure):
             self._undo(batch, before)
             half = len(batch) // 2
-            for each in (batch[:half], batch[half:]):
+            for part in (batch[:half], batch[half:]):
                 before = self._begin()
-                found = self._call(each)
-                if found is not None:
-                    part, failure = each, found
+                again = self._call(part)
+                if again is not None:
+                    batch, failure = part, again
                     break
+            else:
+                break
         self._task.raise_failure(batch, failure)
 
 

@@ -18,13 +18,19 @@ from samzapy.api.system import SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.dead_letters import DeadLetters
-from samzapy.container.errors.user_failures import one_line, user_line, whole_traceback
+from samzapy.container.errors.user_failures import handled_failure
 from samzapy.container.event_time.control_messages import ControlRecords
+from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
-from samzapy.container.outputs.producers import RecordLimit
+from samzapy.container.outputs.producers import size_of
 from samzapy.errors import RecordTooLarge, SamzapyError, SerdeError, StoreRefused
 from samzapy.job.lease import UserFailure
 
+logger = logging.getLogger(__name__)
+
+#: Seconds between two log lines of one kind.
+LOG_S = 10.0
+_LONGEST_WAIT_S = 0.05
 _DONE = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
 
 
@@ -45,19 +51,12 @@ class LastFailure:
     def __init__(self) -> None:
         self.failure: UserFailure | None = None
 
-    def note(self, task: str, where: str, envelope: IncomingMessageEnvelope | None, failure: BaseException) -> None:
-        partition, offset = ("", -1) if envelope is None else (str(envelope.ssp), envelope.offset)
-        about = type(failure).__name__, one_line(failure), task, where
-        self.failure = UserFailure(*about, user_line(failure), whole_traceback(failure), partition, offset, offset)
-
 
 class Recovery:
     """Deals with the failures of one task. `input` is the message at hand, None outside of `process`.
 
-    The counters are `errors.STAGE.skipped`, `.retried` and `.dead-lettered`.
-
-    A container that is to stop does not wait for a repetition: the message at hand is given back, unprocessed, if it
-    can be (`gives_back`). For a failure that is about no message, the repetitions follow without pauses.
+    The counters are `errors.STAGE.skipped`, `.retried` and `.dead-lettered`. Failures of one kind are logged once in
+    `LOG_S` seconds; the next line has the number of skipped ones.
     """
 
     def __init__(
@@ -66,17 +65,14 @@ class Recovery:
         errors: ErrorConfig,
         metrics: MetricsRegistry,
         pause: Callable[[float], None],
-        log: PolicyLog,
+        clock: Clock,
         letters: DeadLetters | None,
         last: LastFailure,
-        *,
-        gives_back: bool = False,
     ) -> None:
         self._task_name = task_name
-        self._gives_back = gives_back
         self._errors = errors
         self._pause = pause
-        self._log = log
+        self._clock = clock
         self._last = last
         self._letters = letters
         self._counts = {
@@ -85,40 +81,42 @@ class Recovery:
             for what in ("retried", *_DONE.values())
         }
         self._numbered: tuple[IncomingMessageEnvelope | None, int] = (None, 0)
+        #: By kind of line, when the next one is due, and the number of lines left out.
+        self._next_line: dict[tuple[Stage, str], float] = {}
+        self._left_out: dict[tuple[Stage, str], int] = {}
         self.input: IncomingMessageEnvelope | None = None
 
     def policy(self, stage: Stage) -> ErrorPolicy:
         return self._errors.policies[stage]
 
-    def recover(
-        self, stage: Stage, failure: Exception, again: Callable[[], Exception | None] | None = None
-    ) -> Exception | None:
-        """Deal with `failure` of the message at hand; returns None, or the failure that ends the attempt.
+    def recover(self, failure: Exception, again: Callable[[], Exception | None]) -> Exception | None:
+        """Deal with `failure` of `process` for the message at hand; returns None, or the failure that ends the attempt.
 
-        `again` repeats the failed call and returns its failure, None if it succeeds; without it nothing is repeated.
-        Raises RetryInterrupted, and RecordTooLarge for a dead letter that does not fit.
+        `again` repeats the call and returns its failure, None if it succeeds. Raises RetryInterrupted, and
+        RecordTooLarge for a dead letter that does not fit.
         """
-        policy = self.policy(stage)
-        last: Exception = failure
-        if again is not None and not policy.ignores(failure):
+        policy, last = self.policy(Stage.PROCESS), failure
+        if not policy.ignores(failure):
             for seconds in policy.pauses_s():
-                self.retrying(stage, last, seconds)
-                self._wait(seconds)
+                self.retrying(last, seconds)
+                self._pause(seconds)
                 outcome = again()
                 if outcome is None:
                     return None
                 last = outcome
-        return None if self.give_up(stage, last) else last
+        return None if self.give_up(Stage.PROCESS, last) else last
 
-    def _wait(self, seconds: float) -> None:
+    def pass_over(self, run: Undecodable) -> None:
+        """Deal with a message that does not decode. Raises its failure if the policy is to fail."""
+        self.input = run[0]
         try:
-            self._pause(seconds)
-        except RetryInterrupted:
-            if self._gives_back and self.input is not None:
-                raise
+            if not self.give_up(Stage.DESERIALIZE, run.failure):
+                raise run.failure
+        finally:
+            self.input = None
 
-    def retrying(self, stage: Stage, failure: BaseException, seconds: float) -> None:
-        self._note(stage, "retried", failure, f"trying again in {seconds:g} s")
+    def retrying(self, failure: BaseException, seconds: float) -> None:
+        self._note(Stage.PROCESS, "retried", failure, f"trying again in {seconds:g} s")
 
     def give_up(self, stage: Stage, failure: BaseException) -> bool:
         """Skip the message at hand or write its dead letter; False if the policy is to fail. Raises RecordTooLarge."""
@@ -131,18 +129,11 @@ class Recovery:
             try:
                 self._letters.write(stage, failure, self.input, self._number())
             except RecordTooLarge as refused:
-                return self._without_letter(refused, failure)
+                refused.__cause__ = failure
+                if self.policy(Stage.PRODUCE).then is not Action.SKIP:
+                    raise
+                stage, failure, action = Stage.PRODUCE, refused, Action.SKIP
         self._note(stage, _DONE[action], failure, _DONE[action])
-        return True
-
-    def _without_letter(self, refused: RecordTooLarge, failure: BaseException) -> bool:
-        """Skip the message at hand if the policy of `produce` is to skip records that are too large. Raises
-        `refused`."""
-        policy = self.policy(Stage.PRODUCE)
-        refused.__cause__ = failure
-        if policy.then is not Action.SKIP and not policy.ignores(refused):
-            raise refused
-        self._note(Stage.PRODUCE, _DONE[Action.SKIP], refused, _DONE[Action.SKIP])
         return True
 
     def taken_back(self) -> None:
@@ -157,70 +148,51 @@ class Recovery:
 
     def _note(self, stage: Stage, what: str, failure: BaseException, doing: str) -> None:
         self._counts[stage, what].count += 1
-        where = self.input.position if self.input is not None else "no input"
-        shown = f"{type(failure).__name__}: {' '.join(str(failure).split())[:300]}"
-        line = f"{self._task_name}: {stage.value} of {where} failed, {doing}: {shown}"
-        if self._log.warn(f"{stage.value} {what}", line, failure):
-            self._last.note(self._task_name, f"{stage.value} of {where}", self.input, failure)
-
-
-_LONGEST_WAIT_S = 0.05
+        kind, now = (stage, what), self._clock.monotonic()
+        if now < self._next_line.get(kind, now):
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return
+        self._next_line[kind] = now + LOG_S
+        more = self._left_out.pop(kind, 0)
+        where = f"{stage.value} of {'no input' if self.input is None else self.input.position}"
+        logger.warning(
+            "%s: %s failed, %s: %s: %s%s",
+            self._task_name,
+            where,
+            doing,
+            type(failure).__name__,
+            " ".join(str(failure).split())[:300],
+            f" (and {more} more like it since the last line)" if more else "",
+            exc_info=failure,
+        )
+        self._last.failure = handled_failure(self._task_name, where, self.input, failure)
 
 
 class RetryInterrupted(SamzapyError):
     """Raised instead of a repetition when the container is to stop: the message stays unprocessed."""
 
 
-class InterruptiblePause:
-    """The pause before a message is tried again. `should_stop` is asked several times a second and may itself raise.
+def interruptible_pause(should_stop: Callable[[], bool], interrupt: Callable[[], object]) -> Callable[[float], None]:
+    """The pause before a message is tried again. It asks `should_stop`, which may raise, several times a second, and
+    raises RetryInterrupted when the container is to stop.
 
     `interrupt` makes the task return after the current message. So a due commit comes before the pause of the next
     message, and the pauses of many messages do not add up to more than the time-out of a transaction.
     """
+    wait = threading.Event().wait
 
-    def __init__(self, should_stop: Callable[[], bool], interrupt: Callable[[], object]) -> None:
-        self._should_stop = should_stop
-        self._interrupt = interrupt
-        self._wait = threading.Event().wait
-
-    def __call__(self, seconds: float) -> None:
-        """Wait. Raises RetryInterrupted when the container is to stop."""
+    def pause(seconds: float) -> None:
         left = seconds
         if seconds > 0:
-            self._interrupt()
-        while True:
-            if self._should_stop():
-                raise RetryInterrupted("the container stops before the message could be tried again")
+            interrupt()
+        while not should_stop():
             if left <= 0:
                 return
-            self._wait(min(left, _LONGEST_WAIT_S))
+            wait(min(left, _LONGEST_WAIT_S))
             left -= _LONGEST_WAIT_S
+        raise RetryInterrupted("the container stops before the message could be tried again")
 
-
-logger = logging.getLogger(__name__)
-
-
-class PolicyLog:
-    """Warns at most once a period for each kind of action; the next line has the number of skipped ones."""
-
-    def __init__(self, clock: Clock, period_s: float = 10.0) -> None:
-        self._clock = clock
-        self._period_s = period_s
-        self._next: dict[str, float] = {}
-        self._left_out: dict[str, int] = {}
-
-    def warn(self, kind: str, line: str, failure: BaseException | None = None) -> bool:
-        """Log `line` with the traceback of `failure`, or count it if one of its kind was logged within the period;
-        returns whether it is logged."""
-        now = self._clock.monotonic()
-        if now < self._next.get(kind, now):
-            self._left_out[kind] = self._left_out.get(kind, 0) + 1
-            return False
-        self._next[kind] = now + self._period_s
-        more = self._left_out.pop(kind, 0)
-        more_in_words = f" (and {more} more like it since the last line)" if more else ""
-        logger.warning("%s%s", line, more_in_words, exc_info=failure)
-        return True
+    return pause
 
 
 class TolerantCollector(BufferingCollector):
@@ -230,7 +202,7 @@ class TolerantCollector(BufferingCollector):
     is then undone and processed in smaller ones, whether the task lets the error through or not.
     """
 
-    __slots__ = ("_again", "_several", "_undecided", "recovery")
+    __slots__ = ("_several", "_undecided", "recovery")
 
     def __init__(
         self,
@@ -242,7 +214,7 @@ class TolerantCollector(BufferingCollector):
     ) -> None:
         super().__init__(serdes_of, producer_of, control, outbox)
         self.recovery = recovery
-        self._again = self._several = self._undecided = False
+        self._several = self._undecided = False
 
     @property
     def undecided(self) -> bool:
@@ -258,36 +230,20 @@ class TolerantCollector(BufferingCollector):
         self.recovery.taken_back()
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
-        if self._again or self._several:
-            self._undecided = self._several
+        if self._several:
+            self._undecided = True
             super()._refuse(envelope, cause)
         error = SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {cause}")
         error.__cause__ = cause
-        failure = self.recovery.recover(Stage.SERIALIZE, error, lambda: self._send_again(envelope))
-        if failure is not None:
-            raise failure
-
-    def _send_again(self, envelope: OutgoingMessageEnvelope) -> Exception | None:
-        self._again = True
-        try:
-            BufferingCollector.send(self, envelope)
-        except SerdeError as failure:
-            return failure
-        finally:
-            self._again = False
-        return None
+        if not self.recovery.give_up(Stage.SERIALIZE, error):
+            raise error
 
 
 class CheckingCollector(TolerantCollector):
-    """Asks the policy about outputs that their stream would refuse, before a producer sees them and is poisoned: too
-    large, without a key for a compacted stream, or with a time stamp too far from now.
+    """Asks the policy about outputs that are too large for their stream, before a producer sees them and is poisoned. A
+    record's size is the size of its key, value and headers; the overhead of a system's own format is not counted."""
 
-    A record's size is the size of its key, value and headers; the overhead of a system's own format is not counted. The
-    limit of a stream that does not exist yet is asked for again after each hand-over, since the records may have
-    created it.
-    """
-
-    __slots__ = ("_limit_of", "_limits", "_some_open", "_wall_ms")
+    __slots__ = ("_limit_of", "_limits")
 
     def __init__(
         self,
@@ -296,15 +252,12 @@ class CheckingCollector(TolerantCollector):
         control: ControlRecords,
         outbox: Outbox,
         recovery: Recovery,
-        limit_of: Callable[[SystemStream], RecordLimit],
-        wall_ms: Callable[[], int],
+        limit_of: Callable[[SystemStream], int | None],
     ) -> None:
-        """`limit_of` gives what a stream takes; called once for a stream that exists. `wall_ms`: the time now."""
+        """`limit_of` gives the bytes of the largest record of a stream, None as long as it has none."""
         super().__init__(serdes_of, producer_of, control, outbox, recovery)
-        self._wall_ms = wall_ms
         self._limit_of = limit_of
-        self._limits: dict[SystemStream, RecordLimit] = {}
-        self._some_open = False
+        self._limits: dict[SystemStream, int] = {}
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
         if not isinstance(envelope, OutgoingMessageEnvelope):
@@ -315,28 +268,17 @@ class CheckingCollector(TolerantCollector):
         super().send(envelope)
         if len(records) == before or records[-1].stream != stream.stream:
             return  # it did not serialize
-        refusal = self._limit(stream).refusal(stream, records[-1], self._wall_ms)  # type: ignore[arg-type]
-        if refusal is not None:
-            records.pop()
-            if self._several:
-                self._undecided = True
-                raise refusal
-            failure = self.recovery.recover(Stage.PRODUCE, refusal)
-            if failure is not None:
-                raise failure
-
-    def hand_over(self) -> None:
-        super().hand_over()
-        if self._some_open:
-            self._limits = {stream: limit for stream, limit in self._limits.items() if limit.final}
-            self._some_open = False
-
-    def _limit(self, stream: SystemStream) -> RecordLimit:
-        known = self._limits.get(stream)
-        if known is None:
-            known = self._limits[stream] = self._limit_of(stream)
-            self._some_open |= not known.final
-        return known
+        limit, size = self._limits.get(stream) or self._limit_of(stream), size_of(records[-1])
+        if limit is None:
+            return
+        self._limits[stream] = limit
+        if size <= limit:
+            return
+        records.pop()
+        self._undecided = self._several
+        refusal = RecordTooLarge(str(stream), size, limit)
+        if self._several or not self.recovery.give_up(Stage.PRODUCE, refusal):
+            raise refusal
 
     def send_message(self, stream: SystemStream, message: Any, key: Any = None) -> None:
         MessageCollector.send_message(self, stream, message, key)

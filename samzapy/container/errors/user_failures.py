@@ -69,6 +69,15 @@ def user_failure(error: BaseException) -> UserFailure | None:
     )
 
 
+def handled_failure(
+    task: str, where: str, envelope: IncomingMessageEnvelope | None, failure: BaseException
+) -> UserFailure:
+    """A failure that a policy has handled, of the message `envelope` (None: of none)."""
+    partition, offset = ("", -1) if envelope is None else (str(envelope.ssp), envelope.offset)
+    about = type(failure).__name__, one_line(failure), task, where
+    return UserFailure(*about, user_line(failure), whole_traceback(failure), partition, offset, offset)
+
+
 def _is_ours(filename: str) -> bool:
     return filename.startswith(_OURS) and not filename.startswith(_EXAMPLES)
 

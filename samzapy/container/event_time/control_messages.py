@@ -20,7 +20,7 @@ from samzapy.api.collector import CONTROL_HEADER, ControlMessage, Drain, EndOfSt
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, RecordBatch, SystemAdmin
-from samzapy.container.inputs.decode import Decoder, Undecodable
+from samzapy.container.inputs.decode import Decoder, Undecodable, undecoded
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError, UnknownStream
 from samzapy.strict_json import Natural, Time
 from samzapy.strict_json import decode as decode_json
@@ -104,7 +104,7 @@ class ControlDecoder(Decoder):
         for index, headers in enumerate(batch.headers):
             if headers and is_control(headers):
                 runs += self._between(batch, start, index, arrival_ms)
-                raw = self.undecoded(batch, index, arrival_ms)
+                raw = undecoded(batch, index, arrival_ms)
                 runs.append(ControlRun(raw, decode(raw.message, headers, raw.position)))
                 start = index + 1
         return [*runs, *self._between(batch, start, len(batch.offsets), arrival_ms)]

@@ -21,7 +21,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.dead_letters import RawRecords
 from samzapy.container.event_time.control_messages import ControlDecoder
-from samzapy.container.inputs.decode import BatchDecoder, Decoder, TolerantBatchDecoder, TolerantDecoder
+from samzapy.container.inputs.decode import Decoder
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.system.choosers import chooser_of, is_wanted
 from samzapy.system.choosing_consumer import Bootstrap, ChoosingConsumer, Portion
@@ -239,11 +239,6 @@ _POLL, _POLL_OF_BATCHES = 2_000, 16_000
 #: processed (2,000 cost a sixth more CPU on cores with half a MiB of it).
 _DECODED = 256
 
-#: The decoders of a stream, without and with an error policy.
-_Decoders = tuple[type[Decoder], type[Decoder]]
-_ENVELOPES: _Decoders = Decoder, TolerantDecoder
-_BATCHES: _Decoders = BatchDecoder, TolerantBatchDecoder
-
 
 class InputBuilder:
     """Makes the inputs of one container."""
@@ -292,9 +287,8 @@ class InputBuilder:
         )
 
     def _decoder(self, stream: SystemStream, kind: type[AnyTask]) -> Decoder:
-        strict = self._config.task.errors.policies[Stage.DESERIALIZE].only_fails
-        strict_class, tolerant_class = _BATCHES if issubclass(kind, BatchTask) else _ENVELOPES
-        decoder = (strict_class if strict else tolerant_class)(*self._serdes_of(stream))
+        tolerant = not self._config.task.errors.policies[Stage.DESERIALIZE].only_fails
+        decoder = Decoder(*self._serdes_of(stream), tolerant=tolerant, columns=issubclass(kind, BatchTask))
         return ControlDecoder(decoder) if self._config.stream(stream).intermediate else decoder
 
     def _poll_size(self, kind: type[AnyTask]) -> int:

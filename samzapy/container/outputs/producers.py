@@ -17,15 +17,14 @@ commit waits for its records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
 
 from samzapy.api.metrics import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.config.guarantee_warnings import GUARANTEE
-from samzapy.errors import ConfigError, ConfigProblem, RecordRefused, RecordTooLarge
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.system.clients import SystemClients
 
 
@@ -198,74 +197,24 @@ class CountingProducer(ForwardingProducer):
         self._counter.count += columns.size
 
 
-class RecordLimit(NamedTuple):
-    """What a stream takes: the largest record in bytes, records without a key (not `keyed`), and time stamps up to
-    `before_ms` before now and `after_ms` after it. None: unknown, or it sets none. `final`: the stream exists. One that
-    does not may get another limit when it is created."""
+def record_limit(clients: SystemClients, stream: SystemStream) -> int | None:
+    """The bytes of the largest record that a stream takes, None if there is no limit; asks the system.
 
-    record_bytes: int | None
-    final: bool = True
-    keyed: bool = False
-    before_ms: int | None = None
-    after_ms: int | None = None
-
-    def refusal(self, stream: SystemStream, record: OutgoingRecord, wall_ms: Callable[[], int]) -> RecordRefused | None:
-        """The error for a record that the stream would refuse, None for one that it takes."""
-        size = size_of(record)
-        if self.record_bytes is not None and size > self.record_bytes:
-            return RecordTooLarge(str(stream), size, self.record_bytes)
-        if self.keyed and record.key is None:
-            return RecordRefused(f"{stream}: a record of a compacted stream needs a key, got None")
-        if record.timestamp is None or (self.before_ms is None and self.after_ms is None):
-            return None
-        ahead_ms = record.timestamp - wall_ms()
-        for which, limit_ms, distance_ms in (("before", self.before_ms, -ahead_ms), ("after", self.after_ms, ahead_ms)):
-            if limit_ms is not None and distance_ms > limit_ms:
-                allowed = f"{distance_ms:,} ms {which} now > message.timestamp.{which}.max.ms {limit_ms:,}"
-                return RecordRefused(f"{stream}: record with the time stamp {record.timestamp}, {allowed}")
-        return None
-
-
-class RecordLimits:
-    """What a stream takes; the largest record is the smaller of its own limit and its system's. A stream that does not
-    exist has the limit that the system gives to streams that a record creates. A call asks the system, so do not call
-    it for every record."""
-
-    def __init__(self, clients: SystemClients) -> None:
-        self._clients = clients
-
-    def of(self, stream: SystemStream) -> RecordLimit:
-        admin = self._clients.admin(stream.system)
-        description = admin.describe(stream.stream)
-        if description is None or description.hidden:
-            own, rules = admin.limits().record_bytes, {}
-        else:
-            own, rules = _whole(description.config, "max.message.bytes"), _rules(description.config)
-        limits = (self._clients.traits(stream.system).max_record_bytes, own)
-        least = min((limit for limit in limits if limit is not None), default=None)
-        return RecordLimit(least, description is not None, **rules)
-
-    def of_outputs(self, stream: SystemStream) -> RecordLimit:
-        """The limit now, of what tasks send. If their producer compresses, only its own limit is one of records as they
-        are here: that of the stream is for compressed batches."""
-        traits = self._clients.traits(stream.system)
-        if traits.compresses:
-            return self.of(stream)._replace(record_bytes=traits.max_record_bytes)
-        return self.of(stream)
-
-
-def _whole(settings: Mapping[str, str], name: str) -> int | None:
-    said = settings.get(name, "")
-    return int(said) if said.isdigit() else None
-
-
-def _rules(settings: Mapping[str, str]) -> dict[str, Any]:
-    """The rules of a stream for keys and time stamps."""
-    keyed = "compact" in settings.get("cleanup.policy", "")
-    if settings.get("message.timestamp.type", "CreateTime") != "CreateTime":
-        return {"keyed": keyed}  # the broker's own time counts
-    before_ms, after_ms = (_whole(settings, f"message.timestamp.{which}.max.ms") for which in ("before", "after"))
-    return {"keyed": keyed, "before_ms": before_ms, "after_ms": after_ms}
+    It is the smaller of the limits of the producer and of the stream, or of the system where the stream does not exist.
+    If the producer compresses, only its own limit is one of records as they are here: the other is for compressed
+    batches.
+    """
+    traits = clients.traits(stream.system)
+    if traits.compresses:
+        return traits.max_record_bytes
+    admin = clients.admin(stream.system)
+    description = admin.describe(stream.stream)
+    if description is None or description.hidden:
+        own = admin.limits().record_bytes
+    else:
+        text = description.config.get("max.message.bytes", "")
+        own = int(text) if text.isdigit() else None
+    return min((limit for limit in (traits.max_record_bytes, own) if limit is not None), default=None)
 
 
 def size_of(record: OutgoingRecord | OutgoingColumns) -> int:

@@ -21,8 +21,7 @@ from samzapy.container.commit.state import TransactionalState
 from samzapy.container.errors.processing import BatchProcessing, TolerantProcessing
 from samzapy.container.errors.user_failures import UserCalls
 from samzapy.container.outputs.producers import TransactionOnDemand
-from samzapy.container.tasks.async_messages import AsyncMessages
-from samzapy.container.tasks.asynchronous import AsynchronousExecutor
+from samzapy.container.tasks.asynchronous import AsynchronousExecutor, AsyncMessages
 from samzapy.container.tasks.synchronous import StrictProcessing
 from samzapy.job.lease import LONGEST_LINE, LONGEST_TRACEBACK, MOST_LINES, LogLine
 from samzapy.strict_json import encode, sendable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from samzapy.api.batch import BatchTask
@@ -31,11 +31,10 @@ from samzapy.container.errors.processing import (
 )
 from samzapy.container.errors.recovery import (
     CheckingCollector,
-    InterruptiblePause,
     LastFailure,
-    PolicyLog,
     Recovery,
     TolerantCollector,
+    interruptible_pause,
 )
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
@@ -44,13 +43,12 @@ from samzapy.container.event_time.timers import NO_TIMERS, StoredTimers, TaskTim
 from samzapy.container.inputs.starting_offsets import Offsets, TaskStart, count_moves, still_valid
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
 from samzapy.container.outputs.output_ids import IdentifiedBatches, IdentifiedProcess, OutputIds
-from samzapy.container.outputs.producers import RecordLimits, TaskProducers
-from samzapy.container.tasks.async_messages import AsyncMessages
-from samzapy.container.tasks.asynchronous import AsynchronousExecutor
+from samzapy.container.outputs.producers import TaskProducers, record_limit
+from samzapy.container.tasks.asynchronous import AsynchronousExecutor, AsyncMessages
 from samzapy.container.tasks.batches import BatchExecutor, ProcessBatch
 from samzapy.container.tasks.context import ContainerTaskContext, CoordinatorRequests
-from samzapy.container.tasks.event_loop import EventLoop, LoopThreadStore
 from samzapy.container.tasks.executor import TaskExecutor
+from samzapy.container.tasks.in_flight import EventLoop, LoopThreadStore
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, TaskCheckpoints
 from samzapy.container.tasks.synchronous import Processing, StrictProcessing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import PositionNotes, TaskInstance, UserSide
@@ -145,8 +143,8 @@ class TaskBuilder:
             )
             self._processing[name] = self._processing_of(built, strict, ids, journal)
             return built
-        pause = InterruptiblePause(should_stop, requests.interrupt)
-        collector = self._tolerant_collector(name, start.offsets, pause, gives_back=in_turn)
+        pause = interruptible_pause(should_stop, requests.interrupt)
+        collector = self._tolerant_collector(name, start.offsets, pause)
         if in_turn:
             user = UserSide(task, collector, self._visible(task, stores, journal), requests=requests)
             built = self._instance(name, user, stores, start, lease)
@@ -157,7 +155,7 @@ class TaskBuilder:
         user = UserSide(task, collector, seen, requests=requests, finish=finish, in_order=False)
         built = self._instance(name, user, stores, start, lease)
         config = self._config.task.asynchronous
-        self._messages.append(AsyncMessages(built, collector, journal, self._events, config, self._clock, ids=ids))
+        self._messages.append(AsyncMessages(built, collector, journal, self._events, config, ids=ids))
         return built
 
     def init(self, task: TaskInstance, start: TaskStart, epoch: int) -> None:
@@ -297,24 +295,20 @@ class TaskBuilder:
         job = self._config.name, self._config.id
         return OutputIds(job, task_name, self._config.task.broadcast_inputs, self._clients.stream_id)
 
-    def _tolerant_collector(
-        self, name: str, offsets: Offsets, pause: InterruptiblePause, *, gives_back: bool
-    ) -> TolerantCollector:
+    def _tolerant_collector(self, name: str, offsets: Offsets, pause: Callable[[float], None]) -> TolerantCollector:
         outbox, outputs, control = Outbox(), self._producers.outputs, self._control.of_task(name)
         errors = self._config.task.errors
         letters = self._dead_letters(name, offsets, outbox)
-        log, last = PolicyLog(self._clock), self.last_failure
-        recovery = Recovery(name, errors, self._metrics, pause, log, letters, last, gives_back=gives_back)
+        recovery = Recovery(name, errors, self._metrics, pause, self._clock, letters, self.last_failure)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
-        limit_of = RecordLimits(self._clients).of_outputs
-        wall_ms = self._clock.wall_ms
-        return CheckingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of, wall_ms)
+        limit_of = partial(record_limit, self._clients)
+        return CheckingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of)
 
     def _dead_letters(self, name: str, offsets: Offsets, outbox: Outbox) -> DeadLetters | None:
         stream = self._config.task.errors.dead_letters
         if stream is None or not self._config.task.errors.writes_letters:
             return None
         self.raw.follow(offsets)
-        limit_of = RecordLimits(self._clients).of_outputs
+        limit_of = partial(record_limit, self._clients)
         return DeadLetters(stream, name, self.raw, self._clock, outbox.add, limit_of, ids=self._output_ids(name))

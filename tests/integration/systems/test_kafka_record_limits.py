@@ -3,6 +3,7 @@
 import uuid
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,9 +12,9 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.recovery import CheckingCollector, LastFailure, PolicyLog, Recovery
+from samzapy.container.errors.recovery import CheckingCollector, LastFailure, Recovery
 from samzapy.container.outputs.collector import Outbox
-from samzapy.container.outputs.producers import RecordLimits
+from samzapy.container.outputs.producers import record_limit
 from samzapy.errors import RecordRefused, RecordTooLarge, TransactionIndeterminate
 from samzapy.metrics import Registry
 from samzapy.system.clients import SystemClients, system_factory
@@ -112,6 +113,28 @@ def test_nothing_overtakes_a_record_that_the_broker_refuses_so_what_is_there_is_
     assert count(kafka_settings, kafka_admin, topic) == 10
 
 
+def test_the_policy_decides_about_a_record_that_its_stream_refuses_for_its_size(
+    kafka_settings, kafka_admin, unique_topic
+):
+    metrics, stream = Registry(), SystemStream("kafka", unique_topic())
+    kafka_admin.create(StreamSpec(stream.stream, 1, {"max.message.bytes": str(LIMIT)}))
+    skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
+    recovery = Recovery("t", skipping, metrics, lambda _: None, SYSTEM_CLOCK, None, LastFailure())
+    # Only the broker has a limit that matters.
+    settings = replace(kafka_settings, producer={"message.max.bytes": "9000000"})
+    with closing(SystemClients({"kafka": settings}, system_factory, "test")) as clients:
+        limit_of = partial(record_limit, clients)
+        collector = CheckingCollector(
+            lambda _: (None, None), clients.producer, lambda *_: (), Outbox(), recovery, limit_of
+        )
+        for size in (10, 2 * LIMIT):
+            collector.send(OutgoingMessageEnvelope(stream, b"x" * size))
+        collector.hand_over()
+        clients.producer("kafka").flush()
+    assert metrics.counter("errors", "produce.skipped").count == 1
+    assert count(kafka_settings, kafka_admin, stream.stream) == 1
+
+
 REFUSED = {
     "a time far ahead": (
         OutgoingRecord("", b"k", b"v", 0, timestamp=2**53),
@@ -139,23 +162,3 @@ def test_a_record_that_no_repetition_helps_says_so(kafka_admin, unique_topic, pr
     writer.send([OutgoingRecord(stream, b"good", b"v", 0), record._replace(stream=stream)])
     with pytest.raises(RecordRefused, match=rf"kafka\.{stream}\[0\]: the broker refuses a record.*{message}"):
         writer.flush()
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_the_policy_is_asked_about_what_the_broker_would_refuse(kafka_settings, kafka_admin, unique_topic, what):
-    record, config, _ = REFUSED[what]
-    metrics, stream = Registry(), SystemStream("kafka", unique_topic())
-    kafka_admin.create(StreamSpec(stream.stream, 1, config))
-    skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
-    recovery = Recovery("t", skipping, metrics, lambda _: None, PolicyLog(SYSTEM_CLOCK), None, LastFailure())
-    with closing(SystemClients({"kafka": kafka_settings}, system_factory, "test")) as clients:
-        limits, wall_ms = RecordLimits(clients), SYSTEM_CLOCK.wall_ms
-        collector = CheckingCollector(
-            lambda _: (None, None), clients.producer, lambda *_: (), Outbox(), recovery, limits.of_outputs, wall_ms
-        )
-        collector.send(OutgoingMessageEnvelope(stream, b"good", b"k", timestamp=wall_ms() + 60_000))
-        collector.send(OutgoingMessageEnvelope(stream, record.value, record.key, timestamp=record.timestamp))
-        collector.hand_over()
-        clients.producer("kafka").flush()
-    assert metrics.counter("errors", "produce.skipped").count == 1
-    assert count(kafka_settings, kafka_admin, stream.stream) == 1

@@ -23,7 +23,7 @@ ALLOWED = "expected fail, skip, dead-letter or retry, as in: retry(3, 100ms) the
         ("retry then dead-letter", ErrorPolicy(Action.DEAD_LETTER, 3, 100)),
     ],
 )
-@pytest.mark.parametrize("stage", list(Stage))
+@pytest.mark.parametrize("stage", [Stage.PROCESS, Stage.PRODUCE])
 def test_a_policy_is_an_action_or_repetitions_and_then_an_action(load, stage, text, policy):
     errors = load({f"task.error.{stage.value}.policy": text, **LETTERS}).task.errors
     assert errors.policies[stage] == policy
@@ -51,6 +51,13 @@ def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
         (
             {"task.error.process.policy": "retry(0)"},
             "task.error.process.policy: expected 1 to 1000 retries, got 'retry(0)'",
+        ),
+        (
+            {"task.error.deserialize.policy": "retry"},
+            (
+                "task.error.deserialize.policy: expected fail, skip or dead-letter, without retry: it would fail "
+                "again, got 'retry'"
+            ),
         ),
         (
             {"task.error.process.policy": "retry(1, 9999s)"},
@@ -103,10 +110,10 @@ def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
             {
                 "task.guarantee": "exactly-once",
                 "task.commit.ms": "29000",
-                "task.error.serialize.policy": "retry(5, 1s)",
+                "task.error.process.policy": "retry(5, 1s)",
             },
             (
-                "task.error.serialize.policy: the sum of all pauses (31000 ms) and task.commit.ms (29000) must be < "
+                "task.error.process.policy: the sum of all pauses (31000 ms) and task.commit.ms (29000) must be < "
                 "task.transaction.timeout.ms (60000) with exactly-once"
             ),
         ),
@@ -179,7 +186,7 @@ def test_a_dead_letter_stream_that_nobody_writes_to_is_warned_of(load):
 )
 def test_what_the_produce_policy_does_not_cover_is_said(load, key, value):
     (warning,) = load({key: value}).warnings
-    assert warning.startswith(f"{key}: only records that their stream refuses are skipped; ")
+    assert warning.startswith(f"{key}: only records that are too large are skipped; ")
 
 
 def test_an_unknown_stage_is_an_unknown_key(load):

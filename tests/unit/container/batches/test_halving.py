@@ -168,26 +168,3 @@ def test_a_message_is_counted_once_in_place_although_its_batch_was_halved_over_a
     job.run()
     assert job.changelog() == {"a": {"count": 7}}
     assert job.outputs() == [("a", "x")] * 6
-
-
-class Alone(BatchTask):
-    """Fails over every message below 0; notes the sizes of its batches."""
-
-    def __init__(self):
-        self.sizes = []
-
-    def process_batch(self, batch, collector, coordinator):
-        self.sizes.append(len(batch))
-        if min(batch.messages) < 0:
-            raise ValueError("told to")
-
-
-def test_a_search_goes_on_where_a_message_that_has_waited_has_interrupted_it():
-    sizes = []
-    for backoff_ms in (0, 1):
-        policy = {"task.error.process.policy": f"retry(1, {backoff_ms}ms) then skip"}
-        with TaskTestDriver(Alone, JOB | policy) as driver:
-            driver.send_batch("in", None, [1, -1, 1, 1, -1, 1, 1, 1])
-            driver.send_batch("in", None, [1, 1, 1])
-            sizes.append(driver.task().sizes)
-    assert sizes[0] == sizes[1] == [8, 4, 2, 1, 1, 1, 2, 4, 2, 1, 1, 1, 2, 3]

@@ -1,5 +1,6 @@
 """The ends of inputs: nothing from an end on is handed out, decoded or lost, in however many batches it was polled."""
 
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from samzapy import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.container.errors.dead_letters import RawRecords
-from samzapy.container.inputs.decode import BatchDecoder, Decoder, TolerantDecoder
+from samzapy.container.inputs.decode import Decoder
 from samzapy.container.inputs.inputs import Inputs, PollLimits
 from samzapy.errors import SerdeError
 from samzapy.serializers.documents import JsonSerde
@@ -17,6 +18,7 @@ from samzapy.system.log_consumer import LogConsumer
 from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock
 
+TOLERANT, COLUMNS = partial(Decoder, tolerant=True), partial(Decoder, columns=True)
 IN, OTHER = (SystemStreamPartition("mem", "in", partition) for partition in (0, 1))
 
 
@@ -80,7 +82,7 @@ def started(rig):
 
 
 @pytest.mark.parametrize("choosing", [False, True])
-@pytest.mark.parametrize("decoder", [Decoder, TolerantDecoder, BatchDecoder])
+@pytest.mark.parametrize("decoder", [Decoder, TOLERANT, COLUMNS])
 @pytest.mark.parametrize("end", [8, 10, 11])
 @pytest.mark.parametrize("ends", [{}, {OTHER: 3}])
 def test_no_batch_of_the_poll_that_reaches_an_end_has_anything_from_the_end_on(choosing, decoder, end, ends):
@@ -162,7 +164,7 @@ def test_a_bootstrap_partition_that_goes_on_after_its_end_holds_the_others_back_
     assert rig.poll(OTHER) == []
 
 
-@pytest.mark.parametrize("decoder", [Decoder, TolerantDecoder])
+@pytest.mark.parametrize("decoder", [Decoder, TOLERANT])
 def test_a_poll_is_decoded_in_parts_as_its_messages_are_taken(decoder):
     rig = started(Rig({}, decoder, decoded=2))
     rig.send([b"1", b"2", b"3", b"{", b"5", b"6", b"7"])
@@ -170,7 +172,7 @@ def test_a_poll_is_decoded_in_parts_as_its_messages_are_taken(decoder):
     assert ends == {IN: 7}
     taken = iter(runs)
     assert [each.message for each in next(taken)[1]] == [1, 2]
-    if decoder is TolerantDecoder:
+    if decoder is TOLERANT:
         rest = [[each.message for each in run] for _, run in taken]
         assert rest == [[3], [b"{"], [5], [6, 7]]
         return

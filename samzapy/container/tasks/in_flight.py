@@ -1,5 +1,5 @@
-"""The messages of an asynchronous task one by one: callback, outputs, turn to start, and place among those that are
-done.
+"""The messages of an asynchronous task one by one: callback, outputs, turn to start, place among those that are done;
+and the asyncio loop that they run on.
 
 Outputs with ids leave in the order of the input, although messages end in any order. A receiver then only remembers its
 last id of a partition, and a crash leaves a prefix. Outputs that are ready early are held; no commit covers them, since
@@ -8,10 +8,13 @@ a commit covers a message only with all messages before it. Outputs without ids 
 
 from __future__ import annotations
 
+import inspect
+import logging
+import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,33 +24,32 @@ from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelop
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import TaskCallback
 from samzapy.container.errors.recovery import TolerantCollector
-from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Mark, Taken, no_envelope
 from samzapy.container.outputs.producers import size_of
+from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
 if TYPE_CHECKING:
-    # As in `event_loop`: most jobs have no asynchronous tasks.
+    # Most jobs have no asynchronous tasks.
     import asyncio
 
-#: While a task holds so much it starts no new messages, so one that takes long does not fill the memory.
-MOST_HELD_BYTES = 16 * 1024 * 1024
+logger = logging.getLogger(__name__)
+
 #: The memory of a held message, and of each of its records, without its bytes.
 _OVERHEAD_BYTES = 200
+#: The time that cancelled coroutines get to clean up.
+_LONGEST_CANCELLATION_S = 5.0
+#: Types of values that cannot change.
+_IMMUTABLE = frozenset({str, bytes, int, float, bool, type(None)})
 
 
-@dataclass
+@dataclass(slots=True)
 class Work:
-    """A message that a task has accepted.
-
-    `undecodable`: set until its bytes are decoded. `key`: it starts only after the messages of this key before it, None
-    for no such order. `pauses`: the pauses left before further tries. `tried`: decoding was tried.
-    """
+    """A message that a task has accepted. `pauses`: those left before further tries. `key`: it starts only after the
+    messages of this key before it, None for no such order."""
 
     envelope: IncomingMessageEnvelope
-    undecodable: Undecodable | None = None
+    pauses: Iterator[float]
     key: Hashable = None
-    tried: bool = False
-    pauses: Iterator[float] = field(default_factory=lambda: iter(()))
 
 
 class ControlOutput(NamedTuple):
@@ -57,14 +59,8 @@ class ControlOutput(NamedTuple):
     message: ControlMessage
 
 
-#: Types of values that cannot change.
-_IMMUTABLE = frozenset({str, bytes, int, float, bool, type(None)})
-
-
-def as_it_is(value: Any) -> Any:
+def _as_it_is(value: Any) -> Any:
     """The value, or a copy that later changes of it do not reach. A value that cannot be copied is returned itself."""
-    if type(value) in _IMMUTABLE:
-        return value
     try:
         return _copied(value)
     except Exception:  # noqa: BLE001  # a class may refuse in any way; its serde has the last word
@@ -73,6 +69,8 @@ def as_it_is(value: Any) -> Any:
 
 def _copied(value: Any) -> Any:
     kind = type(value)
+    if kind in _IMMUTABLE:
+        return value
     if kind is dict:
         return {key: item if type(item) in _IMMUTABLE else _copied(item) for key, item in value.items()}
     if kind is list:
@@ -94,7 +92,7 @@ class MessageOutputs(MessageCollector):
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
         if not isinstance(envelope, OutgoingMessageEnvelope):
             raise no_envelope(envelope)
-        message, key = as_it_is(envelope.message), as_it_is(envelope.key)
+        message, key = _as_it_is(envelope.message), _as_it_is(envelope.key)
         sent = (envelope.system_stream, message, key, envelope.partition_key, envelope.headers, envelope.timestamp)
         self._gather(OutgoingMessageEnvelope(*sent))
 
@@ -132,29 +130,24 @@ class MessageInFlight(TaskCallback):
         self._settle(self, None, then)
 
     def failure(self, error: BaseException) -> None:
-        self._settle(self, _as_raised(error), None)
-
-
-def _as_raised(error: object) -> BaseException:
-    """The exception that `raise error` would raise, which the message fails with."""
-    if isinstance(error, BaseException):
-        return error
-    if isinstance(error, type) and issubclass(error, BaseException):
-        try:
-            return error()
-        except Exception as failure:  # noqa: BLE001  # such as a missing argument
-            return failure
-    return TypeError(f"callback.failure: expected an exception, got {type(error).__name__} {error!r}")
+        if not isinstance(error, BaseException):
+            kind = type(error).__name__
+            error = TypeError(f"callback.failure: expected an exception, got {kind} {error!r}")
+        self._settle(self, error, None)
 
 
 class WaitingMessages:
     """Messages in the order of acceptance. With `key_order` a message waits until the previous one of its key is done;
-    messages without a key wait for none."""
+    messages without a key wait for none.
+
+    accepted -> next -> in flight -> done                   (the next one of its key is released)
+                              `----> repetitions -> due -> in flight
+    """
 
     def __init__(self, *, key_order: bool) -> None:
         self._key_order = key_order
         self._accepted: deque[Work] = deque()
-        self._behind: dict[Hashable, deque[Work]] = {}
+        self._of_key: dict[Hashable, deque[Work]] = {}
         self._released: deque[Work] = deque()
         self._repetitions: list[tuple[float, Work]] = []
 
@@ -164,36 +157,12 @@ class WaitingMessages:
     @property
     def overtaken(self) -> bool:
         """Whether a later message has started before one that waits, for its key or for its repetition."""
-        return bool(self._repetitions or self._released or any(self._behind.values()))
+        return bool(self._repetitions or self._released or any(self._of_key.values()))
 
     @property
     def ready(self) -> bool:
         """Whether a message waits only for its turn: neither for a time nor for another message of its key."""
         return bool(self._accepted or self._released)
-
-    def accept(self, work: Work) -> None:
-        if work.undecodable is None:
-            work.key = self._key_of(work)
-        self._accepted.append(work)
-
-    def enter(self, work: Work) -> bool:
-        """Accept a message that decodes only now, and so gets its key only now; returns whether it may start. If a
-        message of its key has overtaken it, it waits for that message, ahead of later ones of the key."""
-        work.key = self._key_of(work)
-        if work.key is None:
-            return True
-        behind = self._behind.get(work.key)
-        if behind is None:
-            self._behind[work.key] = deque()
-            return True
-        # Offsets of other partitions say nothing about the order.
-        ssp, offset = work.envelope.ssp, work.envelope.offset
-        later = (at for at, item in enumerate(behind) if item.envelope.ssp == ssp and item.envelope.offset > offset)
-        behind.insert(next(later, len(behind)), work)
-        return False
-
-    def repeat(self, work: Work, at: float) -> None:
-        self._repetitions.append((at, work))
 
     @property
     def repeating(self) -> int:
@@ -203,6 +172,19 @@ class WaitingMessages:
     def repeats_at(self) -> float:
         """The time of the first repetition; infinity for none."""
         return min((at for at, _ in self._repetitions), default=inf)
+
+    def accept(self, work: Work) -> None:
+        key = work.envelope.key
+        if self._key_order and key is not None:
+            try:
+                hash(key)
+            except TypeError:
+                key = repr(key)
+            work.key = key
+        self._accepted.append(work)
+
+    def repeat(self, work: Work, at: float) -> None:
+        self._repetitions.append((at, work))
 
     def due(self, now: float) -> Work | None:
         for index, (at, work) in enumerate(self._repetitions):
@@ -218,32 +200,21 @@ class WaitingMessages:
         work = self.released()
         while work is None and self._accepted:
             work = self._accepted.popleft()
-            if work.key is not None and work.key in self._behind:
-                self._behind[work.key].append(work)
+            if work.key is not None and work.key in self._of_key:
+                self._of_key[work.key].append(work)
                 work = None
             elif work.key is not None:
-                self._behind[work.key] = deque()
+                self._of_key[work.key] = deque()
         return work
 
     def done(self, work: Work) -> None:
         """A started message will not be repeated: the next one of its key may start."""
         if work.key is None:
             return
-        behind = self._behind[work.key]
-        if behind:
-            self._released.append(behind.popleft())
+        if waiting := self._of_key[work.key]:
+            self._released.append(waiting.popleft())
         else:
-            del self._behind[work.key]
-
-    def _key_of(self, work: Work) -> Hashable:
-        key = work.envelope.key
-        if not self._key_order or key is None:
-            return None
-        try:
-            hash(key)
-        except TypeError:
-            return repr(key)
-        return key  # type: ignore[no-any-return]
+            del self._of_key[work.key]
 
 
 class ContiguousPrefix:
@@ -277,7 +248,7 @@ class OutputOrder:
     """Decides when the serialized outputs of one task leave. `in_order`: when every message before theirs on its
     partition is done; else when their message is."""
 
-    def __init__(self, collector: TolerantCollector, *, in_order: bool, most_held_bytes: int = MOST_HELD_BYTES) -> None:
+    def __init__(self, collector: TolerantCollector, *, in_order: bool, most_held_bytes: int) -> None:
         self._collector = collector
         self._in_order = in_order
         self._most_held_bytes = most_held_bytes
@@ -297,7 +268,8 @@ class OutputOrder:
         if not self._in_order:
             return
         if position <= offset:
-            taken = self._collector.take_since(mark)
+            if not (taken := self._collector.take_since(mark)):
+                return
             size = _OVERHEAD_BYTES + sum(_OVERHEAD_BYTES + size_of(item) for _, records in taken for item in records)
             heappush(self._held.setdefault(ssp, []), (offset, size, taken))
             self._bytes += size
@@ -307,3 +279,97 @@ class OutputOrder:
             _, size, taken = heappop(held)
             self._collector.put_back(taken)
             self._bytes -= size
+
+
+class EventLoop:
+    """An event loop that the thread of the tasks makes, runs and closes."""
+
+    def __init__(self) -> None:
+        import asyncio  # noqa: PLC0415
+
+        self._asyncio = asyncio
+        #: The exception of a cancelled call.
+        self.cancelled: type[BaseException] = asyncio.CancelledError
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.get_ident()
+        self._running = False
+        self._news = False
+
+    def run(self, timeout_s: float) -> None:
+        """Run coroutines and the calls of other threads, until there is news or the time is over."""
+        loop = self._loop
+        timer = loop.call_later(0.0 if self._news else timeout_s, loop.stop)
+        self._running = True
+        try:
+            loop.run_forever()
+        finally:
+            self._running = self._news = False
+            timer.cancel()
+
+    def time(self) -> float:
+        """The real time in seconds, for the waits of `run`; a test may move the job's clock."""
+        return self._loop.time()
+
+    def news(self) -> None:
+        """A message has ended: `run` returns soon, or at once if it is not running."""
+        self._news = True
+        if self._running:
+            self._loop.stop()
+
+    def hand_over(self, call: Callable[..., object], *arguments: object) -> None:
+        """Call `call` on the loop's thread: now if this is the thread, else by `run`."""
+        if self.is_here():
+            call(*arguments)
+            return
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            logger.warning("A message's callback came after its container had closed; it is ignored.")
+
+    def is_here(self) -> bool:
+        """Whether the caller is on the tasks' thread."""
+        return threading.get_ident() == self._thread
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._loop.create_task(coroutine)
+
+    def finish(self, returned: object) -> object:
+        """Wait for `returned` if it is awaitable, and give its result."""
+        return self._loop.run_until_complete(returned) if inspect.isawaitable(returned) else returned
+
+    def cancel(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Cancel coroutines and let them clean up, for a few seconds at most."""
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self._loop.run_until_complete(self._asyncio.wait(tasks, timeout=_LONGEST_CANCELLATION_S))
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        self.cancel(list(self._asyncio.all_tasks(self._loop)))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+
+class LoopThreadStore(ForwardingStore[Any, Any]):
+    """A store as an asynchronous task gets it. A call from any other thread raises RuntimeError, since it could come in
+    the middle of a commit."""
+
+    __slots__ = ("_is_here", "_name", "_store")
+
+    def __init__(self, name: str, store: StoreLayer[Any, Any], is_here: Callable[[], bool]) -> None:
+        self._name = name
+        self._store = store
+        self._is_here = is_here
+
+    @property
+    def _inner(self) -> StoreLayer[Any, Any]:  # type: ignore[override]
+        if not self._is_here():
+            raise RuntimeError(
+                f"store '{self._name}' is for the task's thread: use it in process_async, or in callback.complete(then)"
+            )
+        return self._store
+
+    def merge_all(self, entries: Mapping[Any, Any], combine: Callable[[Any, Any], Any]) -> None:
+        self._inner.merge_all(entries, combine)
