@@ -158,7 +158,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
             None if headers is None else headers[index],
             -1 if timestamps is None else timestamps[index],
             self._arrival_ms,
-            0 if values is None else _size(values[index]),
+            0 if values is None else len(values[index] or b""),
         )
 
     def __repr__(self) -> str:
@@ -170,8 +170,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         1. Messages that are dicts or have fields (msgspec Structs, dataclasses, attrs classes, NamedTuples, pydantic
            models) have one column per field. Others are the column `message`. A null message is null in every column.
         2. Annotations, or without them values, set the types of columns. `message_type` names the class if the
-           messages do not, as with a TypedDict. If all messages are null, the class that the input decodes to sets the
-           columns. A `datetime` column is in UTC, and takes a time without a zone as UTC.
+           messages do not, as with a TypedDict. A `datetime` column is in UTC, and takes a time without a zone as UTC.
            A value that its column would change, such as a fraction for an `int`, is refused.
         3. `timestamp` is in milliseconds of UTC, null for a message without one. If a field has the name of a
            column, the column gets an underscore in front: `_key`.
@@ -200,20 +199,15 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         return columns.to_polars(self.to_arrow(message_type))
 
 
-def _size(value: bytes | None) -> int:
-    return 0 if value is None else len(value)
-
-
 def _sizes(values: Sequence[bytes | None]) -> list[int]:
     try:
         return list(map(len, values))  # type: ignore[arg-type]
     except TypeError:  # a null
-        return list(map(_size, values))
+        return [len(value or b"") for value in values]
 
 
 def _in_a_row(parts: Sequence[Sequence[int]]) -> Sequence[int]:
-    """The offsets of batches that follow one another, none of them empty. They only grow: if there are as many as lie
-    between the first and the last, they are a range, without an object each."""
+    """The offsets of batches that follow one another, none of them empty; a range if there are no holes."""
     whole = range(parts[0][0], parts[-1][-1] + 1)
     return whole if len(whole) == sum(map(len, parts)) else list(chain.from_iterable(parts))
 
