@@ -7,9 +7,10 @@ Topic: all states of a task are in one partition, chosen by the CRC-32 of its na
 megabyte, because most brokers take no record above one megabyte. The head comes last and names the parts that count.
 Removed parts, and parts that no head names, get tombstones.
 
-    {"task": "Partition 0", "time": 1700000010000, "part": [7, 0]}    the state's first bytes, as written under the number 7
+    {"task": "Partition 0", "time": 1700000010000, "part": [7, 0]}    the first bytes of write number 7
     {"task": "Partition 0", "time": 1700000010000, "part": [7, 1]}    the next bytes
-    {"task": "Partition 0", "time": 1700000010000}    the head: {"write": 7, "parts": 2, "crc32": 3735928559, "job": ["views", "1"]}
+    {"task": "Partition 0", "time": 1700000010000}                    the head:
+        {"write": 7, "parts": 2, "crc32": 3735928559, "job": ["views", "1"]}
 
 Two jobs may have one topic: `a_b` with the id `c`, and `a` with the id `b_c`. A head with another job is refused.
 """
@@ -220,8 +221,8 @@ class TopicCheckpointStore(CheckpointStore):
             owner = None if head is None else head.job
             if owner is not None and owner != self._job:
                 raise EnvironmentFailure(
-                    f"state checkpoints: {ssp} has states of job {owner[0]} (id {owner[1]}), which shares the topic with job "
-                    f"{self._job[0]} (id {self._job[1]}); give one of them another job.name, job.id or "
+                    f"state checkpoints: {ssp} has states of job {owner[0]} (id {owner[1]}), which shares the topic "
+                    f"with job {self._job[0]} (id {self._job[1]}); give one of them another job.name, job.id or "
                     "task.checkpoint.system"
                 )
 

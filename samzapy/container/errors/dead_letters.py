@@ -55,7 +55,7 @@ class DeadLetters:
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        """`deliver` takes a letter for a system. `limit_of` gives the bytes of the largest record of a stream; called once.
+        """`deliver` takes a letter for a system. `limit_of` gives the bytes of a stream's largest record; called once.
         With `ids` letters carry ids, of another kind than the task's outputs."""
         self._deliver = deliver
         self.stream = stream
