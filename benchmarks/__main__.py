@@ -1,8 +1,6 @@
 """`python -m benchmarks`: measure samzapy beside loops written by hand, on a Kafka started for it.
 
 With --compare or --against it is a gate: exit code 1 and a table if anything needs more CPU than before.
-`--only fleet [--containers N] [--seconds S]` measures one coordinator instead, `--only queries [--events N]` lookups in
-the stores of a running job; neither needs a Kafka.
 """
 
 from __future__ import annotations
@@ -15,11 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.fleet import main as fleet
 from benchmarks.gate.against import checkout, compare
 from benchmarks.gate.changes import Change, changes, changes_table
 from benchmarks.kafka import Kafka, broker
-from benchmarks.queries import main as queries
 from benchmarks.reporting.results import LATEST, Repeats, Summary, circumstances, ratios, read, write
 from benchmarks.reporting.tables import TABLES
 from benchmarks.reporting.targets import targets
@@ -29,8 +25,6 @@ from benchmarks.workloads.turns import Runner, take_turns
 from samzapy.bench.measuring import THIS_PROGRAM, Measurement, Program
 from samzapy.errors import SamzapyError
 
-#: The workloads without a broker; they have options of their own, after their names.
-WITHOUT_KAFKA = {"fleet": fleet, "queries": queries}
 #: Columns that the widest table needs.
 WIDTH = 104
 FOLDER = Path(__file__).parent
@@ -118,8 +112,6 @@ class Benchmark:
 
 def main() -> int:
     """The program; returns the exit code: 1 also if a variant failed or anything got slower."""
-    if sys.argv[1:2] in (["--only"], ["--workload"]) and sys.argv[2:3] and sys.argv[2] in WITHOUT_KAFKA:
-        return WITHOUT_KAFKA[sys.argv[2]](sys.argv[3:])
     options = _options()
     try:
         with (

@@ -7,7 +7,6 @@ from benchmarks.workloads.guarantees import Guarantees, Tasks
 from benchmarks.workloads.keyed_count import KeyedCount
 from benchmarks.workloads.latency import Latency
 from benchmarks.workloads.operator_jobs import OperatorJobs
-from benchmarks.workloads.operators import Operators
 from benchmarks.workloads.pass_through import PassThrough
 from benchmarks.workloads.recovery import Restart, Restore, RestoreLarge
 from benchmarks.workloads.takeover import Takeover
@@ -24,7 +23,6 @@ WORKLOADS: dict[str, type[Workload]] = {
         Latency,
         Guarantees,
         Tasks,
-        Operators,
         OperatorJobs,
     )
 }

@@ -40,13 +40,12 @@ class Messages:
     """The messages of the first partition of each input, up to their ends, once. The time of a message is its
     event's."""
 
-    def __init__(self, bootstrap: str, inputs: Sequence[str], watch: Stopwatch) -> None:
+    def __init__(self, bootstrap: str, inputs: Sequence[str]) -> None:
         found = {topic: offsets(bootstrap, topic) for topic in inputs}
         self.positions = {topic: first[0] for topic, (first, _) in found.items()}
         self._ends = {topic: last[0] for topic, (_, last) in found.items()}
         self._sides = dict(zip(inputs, (LEFTS, RIGHTS), strict=False))
         self._bootstrap = bootstrap
-        self._watch = watch
         self.done = 0
 
     def __iter__(self) -> Iterator[Read]:
@@ -60,12 +59,7 @@ class Messages:
                 yield Read(sides[topic], offset, message.key().decode(), event, event.at)
                 positions[topic] = offset + 1
             self.done += len(messages)
-            self._watch.lap(self.by_number())
         consumer.close()
-
-    def by_number(self) -> dict[int, int]:
-        """The positions by the number of the input."""
-        return dict(enumerate(self.positions.values()))
 
 
 def main() -> None:
@@ -75,9 +69,9 @@ def main() -> None:
     parser.add_argument("--operator", required=True, choices=list(LOOPS))
     options = parser.parse_args()
     watch = Stopwatch()
-    messages = Messages(options.bootstrap, options.inputs.split(","), watch)
+    messages = Messages(options.bootstrap, options.inputs.split(","))
     LOOPS[options.operator](messages)
-    watch.report(messages.done, messages.by_number())
+    watch.report(messages.done)
 
 
 if __name__ == "__main__":

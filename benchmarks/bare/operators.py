@@ -1,9 +1,9 @@
-"""The loops by hand of `operators`: each does with dicts, lists and heaps what the operator does, and stores
+"""The loops by hand of `operator-jobs`: each does with dicts, lists and heaps what the operator does, and stores
 nothing."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections import defaultdict, deque
 from heapq import heappop, heappush
 from typing import Any
@@ -20,8 +20,6 @@ RIGHTS = SystemStreamPartition("mem", "right", 0)
 CLOSE = 10_000
 TIMEOUT_MS = 3_000
 _GRACE_MS = 5_000
-_AIRPORTS = [f"A{n:02d}" for n in range(30)]
-_WORDS = [f"word{n}" for n in range(500)]
 
 
 def score_of(offset: int) -> int:
@@ -44,28 +42,8 @@ def group(envelope: IncomingMessageEnvelope) -> str:
     return group_of(envelope.offset)
 
 
-def dimensions(envelope: IncomingMessageEnvelope) -> dict[str, Any]:
-    """Carrier, origin and month of a flight."""
-    offset = envelope.offset
-    return {"carrier": f"C{offset % 10}", "origin": _AIRPORTS[offset * 31 % 30], "month": offset // 20_000 + 1}
-
-
-def text(envelope: IncomingMessageEnvelope) -> str:
-    """Three words."""
-    offset = envelope.offset
-    return f"{_WORDS[offset % 500]} {_WORDS[offset * 7 % 500]} {_WORDS[offset * 13 % 499]}"
-
-
 def tumbling(messages: Messages) -> int:
     return _aligned(messages, 60_000, 60_000)
-
-
-def hopping(messages: Messages) -> int:
-    return _aligned(messages, 60_000, 30_000)
-
-
-def hopping_often(messages: Messages) -> int:
-    return _aligned(messages, 60_000, 5_000)
 
 
 def _aligned(messages: Messages, size: int, step: int) -> int:
@@ -118,25 +96,6 @@ def sessions(messages: Messages, gap: int = 2_000) -> int:
                 else:
                     del opened[key]
     return closed
-
-
-def sliding(messages: Messages, size: int = 5_000) -> int:
-    """The times of each key in order; a window's count is a difference of two places."""
-    recent: dict[str, list[int]] = {}
-    ends: list[tuple[int, str]] = []
-    newest = found = 0
-    for number, envelope in enumerate(messages, 1):
-        at, key = envelope.event_time, envelope.key
-        newest = max(newest, at)
-        insort(recent.setdefault(key, []), at)
-        heappush(ends, (at, key))
-        if not number % CLOSE:
-            while ends and ends[0][0] < newest - _GRACE_MS:
-                end, key = heappop(ends)
-                times = recent[key]
-                found += bisect_left(times, end + 1) - bisect_left(times, end - size + 1)
-                del times[: bisect_left(times, end - size + 1)]
-    return found
 
 
 def as_of(messages: Messages) -> int:
@@ -206,22 +165,6 @@ def timers(messages: Messages) -> int:
     return fired
 
 
-def cube(messages: Messages) -> int:
-    cells: dict[tuple[Any, ...], list[int]] = {}
-    for envelope in messages:
-        fact, value = dimensions(envelope), score(envelope)
-        carrier, origin, month = fact["carrier"], fact["origin"], fact["month"]
-        for cell in ((origin,), (origin, month), (carrier, origin, month)):
-            held = cells.get(cell)
-            if held is None:
-                cells[cell] = [1, value, value, value]
-            else:
-                held[0] += 1
-                held[1] += value
-                held[2], held[3] = min(held[2], value), max(held[3], value)
-    return len(cells)
-
-
 def heap(messages: Messages, size: int = 100) -> int:
     worst: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for envelope in messages:
@@ -233,33 +176,9 @@ def heap(messages: Messages, size: int = 100) -> int:
     return len(worst)
 
 
-def sorted_lists(messages: Messages) -> int:
-    return heap(messages, 1_000_000_000)
-
-
-def inverted_index(messages: Messages) -> int:
-    postings: dict[str, dict[str, int]] = defaultdict(dict)
-    documents: dict[str, list[str]] = {}
-    for envelope in messages:
-        document, terms = str(envelope.offset), text(envelope).split()
-        documents[document] = terms
-        for term in terms:
-            postings[term][document] = postings[term].get(document, 0) + 1
-    return len(postings)
-
-
 def count(messages: Messages) -> int:
     counts: dict[str, int] = {}
     for envelope in messages:
         key = envelope.key
         counts[key] = counts.get(key, 0) + 1
-    return len(counts)
-
-
-def recent_count(messages: Messages) -> int:
-    counts: dict[int, int] = {}
-    for envelope in messages:
-        at = envelope.event_time
-        start = at - at % 10_000
-        counts[start] = counts.get(start, 0) + 1
     return len(counts)

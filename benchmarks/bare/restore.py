@@ -27,8 +27,7 @@ def main() -> None:
                 unread.discard(message.partition())
             else:
                 raise SystemExit(str(error))
-        watch.lap(positions)
-    watch.report(done, positions)
+    watch.report(done)
     consumer.close()
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from benchmarks.peers.launchers import Launcher, Settings
 from benchmarks.peers.programs.run import COMMITTED, FIRST, LAST
-from samzapy.bench.measuring import Measurement, MeasurementFailed
-from samzapy.bench.processes import ProcessTree
+from samzapy.bench.measuring import Measurement, MeasurementFailed, ProcessTree
 
 #: Seconds that a run may take, and that a peer may take to stop after its last message.
 LONGEST_S, GRACE_S = 600.0, 60.0

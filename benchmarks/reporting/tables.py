@@ -8,11 +8,9 @@ from statistics import median
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from benchmarks.kafka import PARTITIONS
 from benchmarks.reporting.results import FIRST_MESSAGE, PERCENTILES, START, Repeats, figures, ratios
 from benchmarks.reporting.targets import targets
 from benchmarks.workloads.guarantees import Tasks
-from samzapy.bench.measuring import Measurement
 from samzapy.bench.report import memory_cell
 
 _PER_PUT = "changelog_records_per_put"
@@ -71,23 +69,6 @@ def restarts_table(repeats: Repeats) -> Table:
     return table
 
 
-def phases_table(repeats: Repeats) -> Table:
-    """Throughput while so many partitions had messages left: it must not fall when one is drained."""
-    table = _table("k msg/s by partitions that are not drained", "workload", "variant")
-    for number in range(PARTITIONS, 0, -1):
-        table.add_column(str(number), justify="right")
-    for workload, variants in repeats.items():
-        for variant, runs in variants.items():
-            rates = _by_open_partitions(runs)
-            if rates and PERCENTILES[0] not in figures(runs):
-                cells = (
-                    f"{rates[number] / 1_000:.0f}" if number in rates else "" for number in range(PARTITIONS, 0, -1)
-                )
-                table.add_row(workload, variant, *cells)
-        table.add_section()
-    return table
-
-
 def ratios_table(repeats: Repeats) -> Table:
     """Each variant over the plain loop by hand; behind a slash, over what else it is compared with."""
     table = _table("ratios of turns taken one after the other: median (min - max)", "ratio")
@@ -133,24 +114,11 @@ def _table(title: str, *left: str) -> Table:
     return table
 
 
-def _by_open_partitions(runs: Sequence[Measurement]) -> dict[int, float]:
-    """Messages a second by the number of partitions with messages left."""
-    messages: dict[int, float] = {}
-    seconds: dict[int, float] = {}
-    for run in runs:
-        for phase in run.phases:
-            still_open = max(phase.open_partitions, 1)
-            messages[still_open] = messages.get(still_open, 0.0) + phase.messages_per_s * phase.seconds
-            seconds[still_open] = seconds.get(still_open, 0.0) + phase.seconds
-    return {number: messages[number] / seconds[number] for number in messages}
-
-
 #: In the order in which they are printed.
 TABLES: tuple[Callable[[Repeats], Table], ...] = (
     results_table,
     restarts_table,
     tasks_table,
-    phases_table,
     latency_table,
     ratios_table,
     targets_table,

@@ -11,8 +11,7 @@ from benchmarks.reporting.results import Repeats, figures, ratios
 from benchmarks.workloads.guarantees import MANY, MANY_PARTITIONS, Guarantees, Tasks
 from benchmarks.workloads.keyed_count import KeyedCount
 from benchmarks.workloads.operator_jobs import OperatorJobs
-from samzapy.bench.child import LOCAL, SPARK
-from samzapy.bench.processes import MAIN
+from samzapy.bench.measuring import LOCAL, MAIN, SPARK
 from samzapy.config.guarantee import Guarantee
 
 _MIB = 1024 * 1024

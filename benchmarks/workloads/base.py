@@ -10,8 +10,7 @@ from pathlib import Path
 
 from benchmarks.kafka import CONFIGS, PARTITIONS, Kafka
 from samzapy.admin.take_over import adopt
-from samzapy.bench.child import LOCAL, SPARK
-from samzapy.bench.measuring import Measurement, Program, measure, measure_job
+from samzapy.bench.measuring import LOCAL, SPARK, Measurement, Program, measure, measure_job
 from samzapy.config.loader import load_job
 
 ROOT = Path(__file__).parents[2]

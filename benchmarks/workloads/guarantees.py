@@ -13,9 +13,8 @@ from dataclasses import replace
 
 from benchmarks.kafka import PARTITIONS, Kafka
 from benchmarks.workloads.base import Comparison, Workload
-from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
-from samzapy.bench.measuring import Measurement, Program
+from samzapy.bench.measuring import LOCAL, SPARK, Measurement, Program
 from samzapy.config.guarantee import Guarantee
 
 #: Seconds between commits, and how many times over their runs read the events: at 400,000 messages a second a million
@@ -78,9 +77,7 @@ class Guarantees(InEachGuarantee):
             "task.commit.ms": str(seconds * 1_000),
             "stores.counts.changelog": f"kafka.{changelog}",
         }
-        measured = self._with_changelog(self._job("keyed-count", LOCAL, overrides), changelog, partitions)
-        # Two inputs have the same partition numbers: the timeline does not tell them apart.
-        return replace(measured, phases=())
+        return self._with_changelog(self._job("keyed-count", LOCAL, overrides), changelog, partitions)
 
     @staticmethod
     def _parts(variant: str) -> tuple[Guarantee, int, int]:
@@ -120,7 +117,7 @@ class Tasks(InEachGuarantee):
         more = dict(measured.more)
         start_s = more["prepare_s"] + more.pop("first_message_s")
         seen = {"start_s": start_s, "threads": measured.threads, "descriptors": measured.descriptors}
-        return replace(measured, phases=(), more={**more, **seen})
+        return replace(measured, more={**more, **seen})
 
     @staticmethod
     def _parts(variant: str) -> tuple[Guarantee, int, str]:

@@ -11,9 +11,8 @@ from benchmarks.kafka import Kafka
 from benchmarks.workloads.base import BARE, Comparison, Workload
 from benchmarks.workloads.operator_tasks import OPERATOR
 from samzapy.api.system import OutgoingRecord
-from samzapy.bench.child import LOCAL
 from samzapy.bench.events import FIRST_MS, Events
-from samzapy.bench.measuring import Measurement, Program
+from samzapy.bench.measuring import LOCAL, Measurement, Program
 
 _TASKS = "benchmarks.workloads.operator_tasks"
 _BATCH = "batch"

@@ -11,7 +11,6 @@ from typing import Any
 
 from benchmarks.bare import operators as by_hand
 from benchmarks.bare.events import Event
-from benchmarks.workloads.operator_feeds import Nowhere
 from samzapy import (
     BatchTask,
     Context,
@@ -23,6 +22,7 @@ from samzapy import (
     SystemStream,
     TaskCoordinator,
     TimerTask,
+    WindowableTask,
 )
 from samzapy.bench.tasks import Marked
 from samzapy.operators.joins import AsOfJoin, StreamStreamJoin, Within
@@ -41,10 +41,22 @@ from samzapy.storage.views import HeapStore
 #: The key of the job file with the operator's name.
 OPERATOR = "bench.operator"
 _STORE = "kept"
-_NOWHERE = Nowhere()
 
 Batch = MessageBatch[str, Event]
 Envelope = IncomingMessageEnvelope[str, Event]
+
+
+class _Nowhere(MessageCollector):
+    """Drops what is sent."""
+
+    def send(self, envelope: object) -> None:
+        """Drop it."""
+
+    def send_control(self, stream: object, message: object) -> None:
+        """Drop it."""
+
+
+_NOWHERE = _Nowhere()
 
 
 @dataclass(frozen=True)
@@ -104,7 +116,7 @@ _OPERATORS: Mapping[str, Callable[[Context], _Operator]] = {
 }
 
 
-class _OperatorTask(Marked, EndOfStreamListenerTask):
+class _OperatorTask(Marked, WindowableTask, EndOfStreamListenerTask):
     _operator: _Operator
 
     def init(self, context: Context) -> None:
@@ -113,7 +125,6 @@ class _OperatorTask(Marked, EndOfStreamListenerTask):
 
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         self._operator.advance()
-        super().window(collector, coordinator)
 
     def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         self._operator.finish()
@@ -123,7 +134,6 @@ class EachMessageTask(_OperatorTask, StreamTask[str, Event]):
     """Feeds the operator message by message."""
 
     def process(self, envelope: Envelope, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        self.at = envelope
         self._operator.add(envelope)
 
 
@@ -132,7 +142,6 @@ class EachBatchTask(_OperatorTask, BatchTask[str, Event]):
 
     def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         self._operator.add_all(batch)
-        self.at = batch[-1]
 
 
 class _TimersTask(Marked, TimerTask):
@@ -149,7 +158,6 @@ class EachTimerTask(_TimersTask, StreamTask[str, Event]):
     """Each message moves the timer of its key."""
 
     def process(self, envelope: Envelope, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        self.at = envelope
         self._timers.schedule(envelope.key, envelope.event_time + by_hand.TIMEOUT_MS)
 
 
@@ -158,7 +166,6 @@ class BatchTimersTask(_TimersTask, BatchTask[str, Event]):
 
     def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         self._timers.schedule_all(batch.keys, [time + by_hand.TIMEOUT_MS for time in batch.timestamps])
-        self.at = batch[-1]
 
 
 class _CountsState:
@@ -173,7 +180,6 @@ class CountsTask(_CountsState, PersistentTask[dict[str, int]], Marked):
         Marked.init(self, context)
 
     def process_message(self, state: PersistentState[dict[str, int]], message: Envelope) -> None:
-        self.at = message
         state.update(message.event_time, (message.key, 1))
 
 
@@ -185,4 +191,3 @@ class BatchCountsTask(_CountsState, PersistentBatchTask[dict[str, int]], Marked)
 
     def process_messages(self, state: PersistentState[dict[str, int]], batch: Batch) -> None:
         state.add_all(batch, value=list(zip(batch.keys, repeat(1), strict=False)))
-        self.at = batch[-1]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from benchmarks.workloads.base import BARE, InManyWays, Way, also_not_compiled, in_both_guarantees
-from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
-from samzapy.bench.measuring import Measurement
+from samzapy.bench.measuring import LOCAL, SPARK, Measurement
 
 _TYPES = {f"streams.{{{topic}}}.samza.msg.type": "benchmarks.bare.events:Event" for topic in ("input", "output")}
 _WAYS = {

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from benchmarks.kafka import NEVER_CLEANED
 from benchmarks.workloads.base import BARE, BesideBareLoop, Comparison, Workload
-from samzapy.bench.child import LOCAL
 from samzapy.bench.events import Events
-from samzapy.bench.measuring import Measurement, MeasurementFailed
+from samzapy.bench.measuring import LOCAL, Measurement, MeasurementFailed
 
 _BATCH = 5_000
 
@@ -42,7 +41,6 @@ class Restore(BesideBareLoop):
             messages=more["restored_records"],
             seconds=more["restored_s"],
             cpu_s=more["cpu_to_ready_s"],
-            phases=(),
         )
 
 
@@ -102,7 +100,7 @@ class Restart(Workload):
         measured = self._job("keyed-count", variant, self._config)
         if measured.more["restored_records"]:
             raise MeasurementFailed(f"a graceful stop left {measured.more['restored_records']} records to read")
-        return replace(measured, phases=())
+        return measured
 
     @classmethod
     def comparisons(cls, variant: str) -> tuple[Comparison, ...]:

@@ -1,10 +1,12 @@
-"""The harness for measuring jobs: loads events, runs a job in a separate process, and measures its resources.
+"""Measures jobs in a separate process, and stores in this one.
 
 events      seeded JSON events with Zipf keys, written into a job's inputs
 tasks       the tasks of `configs/bench/`, and the marks that they write for the measurement
 child       runs one job in a separate process (`python -m samzapy.bench.child`)
-processes   samples a process tree
-measuring   starts that process, samples it, and puts the measurement together
-report      a measurement as a table, and the machine it was made on
-store       the harness for stores
+measuring   starts that process, samples its process tree, and puts the measurement together
+plan        the file of a store benchmark: scenarios, their stores and parameters, and ratios
+targets     a store as a task gets it, and RocksDB itself
+scenarios   reads and writes of keys and batches, scans, commits, restores
+stores      prepares, warms up and repeats the cases of a test in turns
+report      tables and JSON, the machine and versions, and which medians got worse
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from samzapy.admin.user_code import make_importable
-from samzapy.bench.processes import MAIN, WORKER
+from samzapy.bench.measuring import LOCAL, MAIN, SPARK, WORKER
 from samzapy.bench.tasks import MARKS_KEY, Stretch, read_stretch
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
@@ -23,8 +23,6 @@ from samzapy.errors import SamzapyError
 from samzapy.runner.base import JobOutcome, RunOptions
 from samzapy.runner.local import runner_of
 from samzapy.runner.prepare import prepare
-
-LOCAL, SPARK = "local", "spark"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,7 +73,7 @@ def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:
             measured["more"]["first_message_s"] = stretch.first - start
         measured["more"]["cpu_to_ready_s"] = stretch.cpu_before_s - (cpu if runner == LOCAL else 0.0)
         exact = {"cpu_s": stretch.cpu_s, "cpu_of": [MAIN if runner == LOCAL else WORKER]}
-        return {**measured, **exact, "start": stretch.start, "end": stretch.end, "timeline": stretch.timeline}
+        return {**measured, **exact, "start": stretch.start, "end": stretch.end}
     return {**measured, "cpu_s": used, "cpu_of": [MAIN], "start": start, "end": end}
 
 

@@ -5,7 +5,6 @@ The program's last line of output is JSON, and describes the measured stretch:
 start, end    `time.monotonic` seconds
 cpu_s         CPU seconds, user and system, of the processes with the roles in cpu_of (default: main) in that stretch
 messages      the number of processed messages
-timeline      [time, partition, next offset], in the order of time
 more          anything else worth keeping
 """
 
@@ -16,24 +15,122 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
-from samzapy.bench.child import LOCAL
-from samzapy.bench.processes import MAIN, ProcessTree
 from samzapy.bench.tasks import MARKS_KEY
 from samzapy.errors import SamzapyError
 
-#: The approximate length of a phase in seconds.
-PHASE_S = 0.25
 _LONGEST_STOP_S = 30.0
 _REPORTED = frozenset({"start", "end", "cpu_s", "messages"})
+
+#: Seconds between two samples.
+PACE_S = 0.1
+#: The roles: the process that was started, a Java virtual machine below it, any other process below it.
+MAIN, JVM, WORKER = "main", "jvm", "worker"
+#: The runners.
+LOCAL, SPARK = "local", "spark"
+
+
+class _Sample(NamedTuple):
+    at: float
+    cpu_s: float
+    rss: int
+    threads: int
+    descriptors: int
+
+
+class ProcessTree:
+    """Samples `pid` and everything below it until `stop`; a process that ends between two samples keeps its last.
+
+    CPU is user and system time of all threads, memory is the resident set in bytes.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._samples: dict[int, list[_Sample]] = defaultdict(list)
+        self._role: dict[int, str] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="process-tree", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Sample no more."""
+        self._stopped.set()
+        self._thread.join()
+
+    @property
+    def roles(self) -> set[str]:
+        """The roles that were seen."""
+        return set(self._role.values())
+
+    def cpu_s(self, role: str | None = None, start: float = 0.0, end: float = float("inf")) -> float:
+        """CPU seconds of a role's processes (None: of all) between two `time.monotonic` times."""
+        return sum(_cpu_at(samples, end) - _cpu_at(samples, start) for samples in self._of(role))
+
+    def peak_rss(self, role: str | None = None) -> int:
+        """The most bytes that a role's processes (None: all) held at one time."""
+        held: dict[float, int] = defaultdict(int)
+        for samples in self._of(role):
+            for sample in samples:
+                held[sample.at] += sample.rss
+        return max(held.values(), default=0)
+
+    def most(self, roles: set[str], start: float, end: float) -> tuple[int, int]:
+        """The most threads, and the most file descriptors, that one process of these roles had between two
+        `time.monotonic` times; at the last sample before, if the stretch lies between two samples."""
+        seen: list[_Sample] = []
+        for samples in (samples for role in roles for samples in self._of(role)):
+            inside = [sample for sample in samples if start <= sample.at <= end]
+            seen += inside or [max((s for s in samples if s.at < start), default=samples[0])]
+        return max((s.threads for s in seen), default=0), max((s.descriptors for s in seen), default=0)
+
+    def _of(self, role: str | None) -> list[list[_Sample]]:
+        return [samples for pid, samples in list(self._samples.items()) if role in {None, self._role[pid]}]
+
+    def _run(self) -> None:
+        while True:
+            self._sample()
+            if self._stopped.wait(PACE_S):
+                return
+
+    def _sample(self) -> None:
+        now = time.monotonic()
+        try:
+            processes = [self._root, *self._root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return
+        for process in processes:
+            with suppress(psutil.Error), process.oneshot():
+                cpu, rss = process.cpu_times(), process.memory_info().rss
+                sample = _Sample(now, cpu.user + cpu.system, rss, process.num_threads(), process.num_fds())
+                below = JVM if process.name() == "java" else WORKER
+                # A launcher's shell becomes the JVM.
+                self._role[process.pid] = MAIN if process.pid == self._root.pid else below
+                self._samples[process.pid].append(sample)
+
+
+def _cpu_at(samples: Sequence[_Sample], moment: float) -> float:
+    """CPU at a moment, on the straight line between the samples around it; 0 before the first."""
+    place = bisect_left(samples, moment, key=lambda sample: sample.at)
+    if place == len(samples):
+        return samples[-1].cpu_s
+    if not place:
+        return 0.0
+    before, after = samples[place - 1], samples[place]
+    return before.cpu_s + (after.cpu_s - before.cpu_s) * (moment - before.at) / (after.at - before.at)
 
 
 @dataclass(frozen=True)
@@ -54,16 +151,7 @@ class MeasurementFailed(SamzapyError):
     """Raised when the measured program failed or printed no report; the message ends with its last output."""
 
 
-@dataclass(frozen=True)
-class Phase:
-    """A part of the measured stretch; `open_partitions` have messages left at its end."""
-
-    seconds: float
-    messages_per_s: float
-    open_partitions: int
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """One run. `seconds` and `cpu_s` are of the measured stretch, `cpu_whole_s` of all processes from start to end;
     `peak_rss` is in bytes by role (main, jvm, worker) and of the whole `tree`; `threads` and `descriptors` are the most
@@ -76,7 +164,6 @@ class Measurement:
     peak_rss: Mapping[str, int]
     threads: int = 0
     descriptors: int = 0
-    phases: tuple[Phase, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -90,19 +177,17 @@ class Measurement:
         return self.cpu_s / self.messages * 1e6 if self.messages else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a phase is [seconds, messages a second, open partitions]."""
+        """Plain JSON values."""
         return {
             **asdict(self),
             "messages_per_s": round(self.messages_per_s, 1),
             "cpu_s_per_million": round(self.cpu_s_per_million, 4),
-            "phases": [[round(p.seconds, 3), round(p.messages_per_s), p.open_partitions] for p in self.phases],
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Measurement:
         """The inverse of `to_json`."""
-        kept = {each.name: values[each.name] for each in fields(cls) if each.name in values}
-        return cls(**{**kept, "phases": tuple(Phase(*phase) for phase in values.get("phases", ()))})
+        return cls(**{known.name: values[known.name] for known in fields(cls) if known.name in values})
 
 
 def measure(command: Sequence[str], timeout_s: float | None = 600.0, program: Program = THIS_PROGRAM) -> Measurement:
@@ -150,51 +235,32 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         # A job notices a stop only between messages, which a hanging task never reaches.
         if process.poll() is None:
             root = psutil.Process(process.pid)
-            for each in (*root.children(recursive=True), root):
+            for descendant in (*root.children(recursive=True), root):
                 with suppress(psutil.NoSuchProcess):
-                    each.kill()
+                    descendant.kill()
             process.wait()
 
 
 def _report(command: Sequence[str], line: str) -> Mapping[str, Any]:
     with suppress(ValueError):
-        found = json.loads(line)
-        if isinstance(found, dict) and found.keys() >= _REPORTED:
-            return found
+        report = json.loads(line)
+        if isinstance(report, dict) and report.keys() >= _REPORTED:
+            return report
     raise MeasurementFailed(f"{' '.join(command)}: its last line of output is no report: {line[:200]}")
-
-
-def phases(timeline: Sequence[Sequence[float]]) -> tuple[Phase, ...]:
-    """Throughput between the entries of a timeline; entries within one PHASE_S are combined."""
-    final = {partition: offset for _, partition, offset in timeline}
-    reached = {partition: offset for _, partition, offset in reversed(timeline)}
-    found: list[Phase] = []
-    since, before = (timeline[0][0] if timeline else 0.0), sum(reached.values())
-    for _, entries in groupby(timeline, key=lambda entry: entry[0] // PHASE_S):
-        at = since
-        for at, partition, offset in entries:  # noqa: B007  # the last one's time is the phase's end
-            reached[partition] = offset
-        done = sum(reached.values())
-        if done > before:
-            still_open = sum(reached[partition] < end for partition, end in final.items())
-            found.append(Phase(at - since, (done - before) / (at - since), still_open))
-            since, before = at, done
-    return tuple(found)
 
 
 def _measurement(report: Mapping[str, Any], tree: ProcessTree) -> Measurement:
     start, end = report["start"], report["end"]
     exact = set(report.get("cpu_of", [MAIN]))
-    sampled = sum(tree.cpu_s(role, start, end) for role in tree.roles - exact)
+    threads, descriptors = tree.most(exact, start, end)
     return Measurement(
         messages=report["messages"],
         seconds=end - start,
-        cpu_s=report["cpu_s"] + sampled,
+        cpu_s=report["cpu_s"] + sum(tree.cpu_s(role, start, end) for role in tree.roles - exact),
         cpu_whole_s=tree.cpu_s(),
         peak_rss={**{role: tree.peak_rss(role) for role in sorted(tree.roles)}, "tree": tree.peak_rss()},
-        threads=max(tree.most_threads(role, start, end) for role in exact),
-        descriptors=max(tree.most_descriptors(role, start, end) for role in exact),
-        phases=phases(report.get("timeline", ())),
+        threads=threads,
+        descriptors=descriptors,
         more=report.get("more", {}),
     )
 

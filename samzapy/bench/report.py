@@ -1,11 +1,14 @@
-"""A measurement as a table, and the machine and versions that it was made with."""
+"""Measurements of jobs and stores as tables and JSON, with the machine and versions that they were made with, and compared
+with earlier ones."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -14,8 +17,10 @@ from typing import Any
 import psutil
 from rich.table import Table
 
-from samzapy.bench.measuring import Measurement
-from samzapy.errors import EnvironmentFailure
+from samzapy.bench.measuring import JVM, MAIN, WORKER, Measurement
+from samzapy.bench.plan import Plan
+from samzapy.bench.stores import CaseResult, RatioResult
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import SPARK, find_java
 
 _MIB = 1024 * 1024
@@ -44,7 +49,7 @@ def job_table(name: str, repeats: Sequence[Measurement]) -> Table:
 
 def memory_cell(measured: Measurement) -> str:
     """Peak memory in MiB: of the process, or separately of driver + JVM + workers."""
-    roles = [role for role in ("main", "jvm", "worker") if role in measured.peak_rss]
+    roles = [role for role in (MAIN, JVM, WORKER) if role in measured.peak_rss]
     return " + ".join(f"{measured.peak_rss[role] / _MIB:.0f}" for role in roles)
 
 
@@ -90,3 +95,136 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "-"
+
+
+#: The properties that must be equal for two rates to be comparable.
+_SAME = ("scenario", "target", "store_keys", "parameters")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One case. `change` is the share by which its median rate grew (negative: shrank), None where `remark` says why
+    there is none; `worse` if it shrank by more than is allowed."""
+
+    name: str
+    before: float | None
+    now: float | None
+    change: float | None
+    worse: bool
+    remark: str = ""
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """The results in a file of `--json`. Raises ConfigError."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as cause:
+        reason = cause.strerror if isinstance(cause, OSError) else "no JSON"
+        raise ConfigError([ConfigProblem("--compare", str(path), f"cannot read ({reason})")]) from cause
+    if not isinstance(found, dict) or not isinstance(found.get("results"), list):
+        raise ConfigError([ConfigProblem("--compare", str(path), "expected what --json wrote")])
+    return found
+
+
+def only_tests(baseline: Mapping[str, Any], tests: Collection[str]) -> dict[str, Any]:
+    """The part of a result about these tests; all of it if none are named."""
+    return {**baseline, "results": [case for case in baseline["results"] if not tests or case["test"] in tests]}
+
+
+def compare(baseline: Mapping[str, Any], current: Mapping[str, Any], fail_on: float) -> list[Comparison]:
+    """Case by case, by the medians of operations a second; `fail_on` is the share a median may shrink by.
+
+    A case that is in one of the two only, or that was measured with other parameters, is listed and never worse.
+    """
+    before, now = ({case["name"]: case for case in run["results"]} for run in (baseline, current))
+    return [_compared(name, before.get(name), now.get(name), fail_on) for name in {**before, **now}]
+
+
+def _compared(name: str, before: Any, now: Any, fail_on: float) -> Comparison:
+    old = before["median_ops_per_s"] if before else None
+    new = now["median_ops_per_s"] if now else None
+    if old is None or new is None:
+        return Comparison(name, old, new, None, worse=False, remark="not run now" if now is None else "new")
+    if any(before.get(key) != now.get(key) for key in _SAME):
+        return Comparison(name, old, new, None, worse=False, remark="other parameters")
+    change = new / old - 1.0 if old else 0.0
+    return Comparison(name, old, new, change, worse=change < -fail_on)
+
+
+_FORMAT = 1
+
+
+def document(
+    name: str, plan: Plan, scale: float, results: Sequence[CaseResult], ratios: Sequence[RatioResult]
+) -> dict[str, Any]:
+    """The file, the machine, and every repeat of every case."""
+    return {
+        "format": _FORMAT,
+        "file": name,
+        "seed": plan.seed,
+        "repeats": plan.repeats,
+        "warmup": plan.warmup,
+        "scale": scale,
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+        "results": [result.to_json() for result in results],
+        "ratios": [ratio.to_json() for ratio in ratios],
+    }
+
+
+CASE_COLUMNS = (
+    "case", "k ops/s", "min", "max", "p50 us", "p99 us", "p99.9 us", "CPU us", "hits", "changelog", "written MiB", "RSS MiB",
+)  # fmt: skip
+RATIO_COLUMNS = ("ratio", "of", "to", "median", "min", "max", "by CPU", "to reach")
+COMPARISON_COLUMNS = ("case", "baseline k ops/s", "now", "change", "")
+
+
+def case_rows(results: Sequence[CaseResult]) -> Iterable[list[str]]:
+    """A row a case: medians over its repeats, and the slowest and fastest rate."""
+    for result in results:
+        rates = [run.ops_per_s for run in result.repeats]
+        yield [
+            result.name,
+            _rate(median(rates)),
+            _rate(min(rates)),
+            _rate(max(rates)),
+            _number(result.middle(lambda run: run.p50_us)),
+            _number(result.middle(lambda run: run.p99_us)),
+            _number(result.middle(lambda run: run.p999_us)),
+            _number(result.middle(lambda run: run.cpu_us_per_op)),
+            _share(result.middle(lambda run: run.hit_rate)),
+            _number(result.middle(lambda run: run.changelog_per_change)),
+            _number(result.middle(lambda run: run.bytes_written / _MIB)),
+            _number(result.middle(lambda run: run.rss_bytes / _MIB)),
+        ]
+
+
+def ratio_rows(ratios: Sequence[RatioResult]) -> Iterable[list[str]]:
+    """A row a ratio."""
+    for ratio in ratios:
+        asked = ratio.ratio
+        goal = "-" if asked.at_least is None else f"{asked.at_least:g} {'reached' if ratio.reached else 'MISSED'}"
+        spread = (median(ratio.values), min(ratio.values), max(ratio.values), median(ratio.cpu_values))
+        yield [asked.name, asked.case, asked.base, *(f"{value:.2f}" for value in spread), goal]
+
+
+def comparison_rows(comparisons: Sequence[Comparison]) -> Iterable[list[str]]:
+    """A row a case."""
+    for case in comparisons:
+        change = "-" if case.change is None else f"{case.change:+.1%}"
+        before, now = ("-" if rate is None else _rate(rate) for rate in (case.before, case.now))
+        yield [case.name, before, now, change, case.remark or ("WORSE" if case.worse else "")]
+
+
+def _rate(value: float) -> str:
+    return f"{value / 1e3:,.1f}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"

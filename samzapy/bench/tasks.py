@@ -13,9 +13,10 @@ import os
 import time
 from array import array
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import MessageCollector, RequestScope, TaskCoordinator
@@ -30,18 +31,15 @@ MARKS_KEY = "bench.marks"
 READY, FIRST, CLOSED = "ready", "first", "closed"
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """One moment of one task's process. `at` is `time.monotonic`, one clock for all processes of a machine; `cpu_s` is
-    the process's, user and system, all threads; `timeline` holds (at, partition, next offset), `latencies_ns` are the
-    process's own."""
+    the process's, user and system, all threads; `latencies_ns` are the process's own."""
 
     event: str
     pid: int
     at: float
     cpu_s: float
-    timeline: list[tuple[float, int, int]] = field(default_factory=list)
-    latencies_ns: list[int] = field(default_factory=list)
+    latencies_ns: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -53,21 +51,15 @@ class Stretch:
     end: float
     cpu_s: float
     cpu_before_s: float
-    timeline: tuple[tuple[float, int, int], ...]
     latencies_ns: tuple[int, ...]
     first: float | None = None
 
 
-def append_mark(
-    path: str,
-    event: str,
-    timeline: list[tuple[float, int, int]] | None = None,
-    latencies_ns: list[int] | None = None,
-) -> None:
+def append_mark(path: str, event: str, latencies_ns: Sequence[int] = ()) -> None:
     """Add a mark of this process, as of now, to the file at `path`."""
-    mark = Mark(event, os.getpid(), time.monotonic(), time.process_time(), timeline or [], latencies_ns or [])
+    mark = Mark(event, os.getpid(), time.monotonic(), time.process_time(), latencies_ns)
     with Path(path).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(mark)) + "\n")
+        file.write(json.dumps(mark) + "\n")
 
 
 def read_stretch(path: Path) -> Stretch | None:
@@ -77,48 +69,35 @@ def read_stretch(path: Path) -> Stretch | None:
     """
     if not path.exists():
         return None
-    marks = [Mark(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    closed = [mark for mark in marks if mark.event == CLOSED]
-    pids = {mark.pid for mark in closed}
-    ready = [mark for mark in marks if mark.event == READY and mark.pid in pids]
+    marks = [Mark(*json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    closed = {mark.pid: mark for mark in marks if mark.event == CLOSED}
+    ready = {mark.pid: mark for mark in reversed(marks) if mark.event == READY and mark.pid in closed}
     if not ready:
         return None
-    first = [min((mark for mark in ready if mark.pid == pid), key=lambda mark: mark.at) for pid in pids]
-    last = [max((mark for mark in closed if mark.pid == pid), key=lambda mark: mark.at) for pid in pids]
-    before = sum(mark.cpu_s for mark in first)
+    before = sum(mark.cpu_s for mark in ready.values())
     return Stretch(
-        start=min(mark.at for mark in first),
-        end=max(mark.at for mark in last),
-        cpu_s=sum(mark.cpu_s for mark in last) - before,
+        start=min(mark.at for mark in ready.values()),
+        end=max(mark.at for mark in closed.values()),
+        cpu_s=sum(mark.cpu_s for mark in closed.values()) - before,
         cpu_before_s=before,
-        timeline=tuple(sorted((at, partition, offset) for mark in closed for at, partition, offset in mark.timeline)),
-        latencies_ns=tuple(ns for mark in closed for ns in mark.latencies_ns),
-        first=min((mark.at for mark in marks if mark.event == FIRST and mark.pid in pids), default=None),
+        latencies_ns=tuple(ns for mark in marks if mark.event == CLOSED for ns in mark.latencies_ns),
+        first=min((mark.at for mark in marks if mark.event == FIRST and mark.pid in closed), default=None),
     )
 
 
-class Marked(InitableTask, WindowableTask, ClosableTask):
-    """A task of one input partition that marks when it is ready and closed, in the file that `bench.marks` names, and
-    notes its progress in every window. It keeps the current message in `at`."""
+class Marked(InitableTask, ClosableTask):
+    """A task that marks when it is ready and closed, in the file that `bench.marks` names."""
 
-    at: IncomingMessageEnvelope | None = None
     _marks: str | None = None
 
     def init(self, context: Context) -> None:
-        self._timeline: list[tuple[float, int, int]] = []
         self._marks = context.job.config.get(MARKS_KEY)
         if self._marks:
             append_mark(self._marks, READY)
 
-    def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        if self.at is not None:
-            self._timeline.append((time.monotonic(), self.at.ssp.partition, self.at.offset + 1))
-
     def close(self) -> None:
         if self._marks:
-            if self.at is not None:
-                self._timeline.append((time.monotonic(), self.at.ssp.partition, self.at.offset + 1))
-            append_mark(self._marks, CLOSED, self._timeline, self.take_latencies())
+            append_mark(self._marks, CLOSED, self.take_latencies())
 
     def take_latencies(self) -> list[int]:
         """The latencies in nanoseconds that were noted since the last call; none here."""
@@ -151,7 +130,6 @@ class PassThroughTask(_Sending, StreamTask):
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        self.at = envelope
         event = envelope.message
         event["seen"] = True
         collector.send(OutgoingMessageEnvelope(self._output, event, envelope.key))
@@ -163,7 +141,6 @@ class KeyedCountTask(_Counting, StreamTask):
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        self.at = envelope
         counts = self._counts
         user = envelope.message["user"]
         counts.put(user, (counts.get(user) or 0) + 1)
@@ -175,7 +152,6 @@ class TypedPassThroughTask(PassThroughTask):
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        self.at = envelope
         event = envelope.message
         event.seen = True
         collector.send(OutgoingMessageEnvelope(self._output, event, envelope.key))
@@ -187,7 +163,6 @@ class TypedKeyedCountTask(KeyedCountTask):
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        self.at = envelope
         counts = self._counts
         user = envelope.message.user
         counts.put(user, (counts.get(user) or 0) + 1)
@@ -196,16 +171,18 @@ class TypedKeyedCountTask(KeyedCountTask):
 class FirstMessageTask(KeyedCountTask):
     """The keyed count; marks the end of its first message, too."""
 
+    _is_first = True
+
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        is_first = self.at is None
         super().process(envelope, collector, coordinator)
-        if is_first and self._marks:
+        if self._is_first and self._marks:
             append_mark(self._marks, FIRST)
+        self._is_first = False
 
 
-class LatencyTask(KeyedCountTask):
+class LatencyTask(KeyedCountTask, WindowableTask):
     """The keyed count of events with the time of their writing (`at_ns`); notes their latency.
 
     The container stops when its tasks have seen `bench.expected` events.
@@ -225,7 +202,6 @@ class LatencyTask(KeyedCountTask):
         self.latencies_ns.append(time.time_ns() - envelope.message["at_ns"])
 
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        super().window(collector, coordinator)
         if len(self.latencies_ns) >= self._expected:
             coordinator.shutdown(RequestScope.ALL_TASKS_IN_CONTAINER)
 
@@ -243,7 +219,6 @@ class KeyedCountBatchTask(_Counting, BatchTask):
 
     def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         self._counts.merge_all(Counter([event["user"] for event in batch.messages]), operator.add)
-        self.at = batch[-1]
 
 
 class TypedKeyedCountBatchTask(KeyedCountBatchTask):
@@ -251,7 +226,6 @@ class TypedKeyedCountBatchTask(KeyedCountBatchTask):
 
     def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         self._counts.merge_all(Counter([event.user for event in batch.messages]), operator.add)
-        self.at = batch[-1]
 
 
 class KeysBatchTask(KeyedCountBatchTask):
@@ -259,7 +233,6 @@ class KeysBatchTask(KeyedCountBatchTask):
 
     def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         self._counts.merge_all(Counter(batch.keys), operator.add)
-        self.at = batch[-1]
 
 
 class PassThroughBatchTask(_Sending, BatchTask):
@@ -269,7 +242,6 @@ class PassThroughBatchTask(_Sending, BatchTask):
         for event in batch.messages:
             event["seen"] = True
         collector.send_batch(self._output, batch.keys, batch.messages)
-        self.at = batch[-1]
 
 
 class TypedPassThroughBatchTask(PassThroughBatchTask):
@@ -279,4 +251,3 @@ class TypedPassThroughBatchTask(PassThroughBatchTask):
         for event in batch.messages:
             event.seen = True
         collector.send_batch(self._output, batch.keys, batch.messages)
-        self.at = batch[-1]

@@ -80,7 +80,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # Tables for a terminal.
     "rich": ("samzapy/bench", "samzapy/cli", "samzapy/examples/flights"),
     # The benchmark of stores measures the bare library beside ours.
-    "rocksdict": ("samzapy/storage/rocksdb", "samzapy/bench/store"),
+    "rocksdict": ("samzapy/storage/rocksdb", "samzapy/bench/targets.py"),
     "sqlalchemy": ("samzapy/system/database",),
     # uvicorn's parser of HTTP: an error of it has no other name.
     "h11": ("samzapy/coordinator",),

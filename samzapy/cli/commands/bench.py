@@ -121,7 +121,6 @@ def events(config: JobConfig, count: int, keys: int, exponent: float, seed: int,
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write every figure to this file."
 )
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the medians into this file.")
 @click.option(
     "--compare",
     "baseline",
@@ -138,32 +137,28 @@ def store(
     only: tuple[str, ...],
     scale: float,
     json_file: Path | None,
-    plot: Path | None,
     baseline: Path | None,
     fail_on: float,
 ) -> None:
-    """Measure stores: the scenarios of a file (also Apache Samza's kv-perf), and ratios between them.
+    """Measure stores: the scenarios of a file, and ratios between them.
 
     The sets of one test run in turns, so that ratios are right on a busy machine.
     """
-    from samzapy.bench.store.measuring import run_plan
-    from samzapy.bench.store.plan import read_plan
-    from samzapy.bench.store.results import (
+    from samzapy.bench.plan import read_plan
+    from samzapy.bench.report import (
         CASE_COLUMNS,
         RATIO_COLUMNS,
         case_rows,
         document,
         only_tests,
-        ratio_results,
         ratio_rows,
         read_results,
-        svg,
     )
+    from samzapy.bench.stores import ratio_results, run_plan
 
     plan = read_plan(file, pairs(overrides)).only(only)
     before = only_tests(read_results(baseline), only) if baseline else None
-    for target in (json_file, plot):
-        look_at_target(target)
+    look_at_target(json_file)
     results = run_plan(plan, scale=scale, on_progress=_say)
     ratios = ratio_results(plan.ratios, results)
     table(f"{file.name}: medians of {plan.repeats} repeats", CASE_COLUMNS, case_rows(results))
@@ -172,8 +167,6 @@ def store(
     written = document(file.name, plan, scale, results, ratios)
     if json_file:
         json_file.write_text(json_text(written, indent=1) + "\n", encoding="utf-8")
-    if plot:
-        plot.write_text(svg(file.name, results), encoding="utf-8")
     if before is not None:
         _compared(before, written, fail_on)
 
@@ -183,7 +176,7 @@ def _say(name: str, repeat: int, repeats: int) -> None:
 
 
 def _compared(before: dict[str, Any], now: dict[str, Any], fail_on: float) -> None:
-    from samzapy.bench.store.results import COMPARISON_COLUMNS, compare, comparison_rows
+    from samzapy.bench.report import COMPARISON_COLUMNS, compare, comparison_rows
 
     result = compare(before, now, fail_on)
     if before.get("machine", {}).get("processor") != now["machine"]["processor"]:

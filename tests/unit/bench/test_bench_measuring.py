@@ -8,7 +8,7 @@ import pytest
 
 from samzapy.bench import measuring
 from samzapy.bench.events import Events, load_events
-from samzapy.bench.measuring import MeasurementFailed, Phase, measure, measure_job, phases
+from samzapy.bench.measuring import MeasurementFailed, measure, measure_job
 from samzapy.bench.tasks import CLOSED, READY, append_mark, read_stretch
 from samzapy.config.loader import load_job
 
@@ -122,32 +122,15 @@ def test_the_failure_of_a_task_that_prints_is_told(chatty):
         measure_job(chatty)
 
 
-def test_phases_tell_throughput_by_partitions_that_are_open():
-    timeline = [
-        (1.0, 0, 100),
-        (1.01, 1, 100),
-        (2.0, 0, 300),
-        (2.0, 1, 150),
-        (2.01, 1, 150),
-        (4.01, 0, 300),
-        (4.01, 1, 350),
-    ]
-    assert phases([]) == ()
-    first, second = phases(timeline)
-    assert first == Phase(pytest.approx(1.01), pytest.approx(250 / 1.01), 1)
-    assert second == Phase(pytest.approx(2.0), pytest.approx(100.0), 0)
-
-
 def test_marks_of_an_attempt_that_did_not_close_do_not_count(tmp_path):
     path = tmp_path / "marks"
     assert read_stretch(path) is None
     append_mark(str(path), READY)
     assert read_stretch(path) is None
     append_mark(str(path), READY)
-    append_mark(str(path), CLOSED, [(2.0, 1, 10), (1.0, 1, 5)], [30, 10])
-    append_mark(str(path), CLOSED, [(1.5, 0, 7)], [20])
+    append_mark(str(path), CLOSED, [30, 10])
+    append_mark(str(path), CLOSED, [20])
     stretch = read_stretch(path)
     assert stretch.start < stretch.end
     assert stretch.cpu_s >= 0
-    assert stretch.timeline == ((1.0, 1, 5), (1.5, 0, 7), (2.0, 1, 10))
     assert stretch.latencies_ns == (30, 10, 20)

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from benchmarks.reporting.page import MEASURED_PLOT, PAGE, PLOT, of_files, with_tables
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -15,16 +13,6 @@ def test_the_tables_of_the_page_are_those_of_the_results():
 
 def test_each_table_is_on_the_page_once():
     assert sorted(re.findall("<!-- table: (.*) -->", TEXT)) == sorted(of_files())
-
-
-def test_a_table_is_replaced_whole_and_the_text_around_it_stays():
-    page = "before\n<!-- table: a -->\n\n| old |\n\n| and more |\n\n<!-- end -->\nafter\n"
-    assert with_tables(page, {"a": "| new |"}) == "before\n<!-- table: a -->\n\n| new |\n\n<!-- end -->\nafter\n"
-
-
-def test_a_page_with_an_unknown_table_is_refused():
-    with pytest.raises(KeyError, match="b"):
-        with_tables("<!-- table: b -->\n<!-- end -->", {"a": ""})
 
 
 def test_the_plot_of_the_page_is_that_of_the_results():

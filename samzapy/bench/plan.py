@@ -8,10 +8,9 @@ systems.*                                     as in a job file; `local` is there
 test.methods=T1,T2                            the tests to run
 test.T.scenario=NAME                          default: T itself
 test.T.stores.STORE.*                         stores of this test
-test.T.partition.count=N                      tasks that share a container's memory
 test.T.set.count=N                            sets of numbers, each one case, named T/label
 test.T.set-I.label                            default: set-I
-test.T.set-I.target=TARGET                    store (the default), write-through, raw or dict
+test.T.set-I.target=TARGET                    store (the default) or raw
 test.T.set-I.store.KEY                        a key of the store, for this set only
 test.T.set-I.PARAM                            a parameter of the scenario
 """
@@ -20,21 +19,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from samzapy.bench.store.scenarios import SCENARIOS
+from samzapy.bench.scenarios import SCENARIOS
 from samzapy.config.reading import properties
 from samzapy.config.reading.keys import split_list
 from samzapy.config.reading.properties import References
 from samzapy.config.reading.reader import did_you_mean
 from samzapy.errors import ConfigError, ConfigProblem
 
-TARGETS = ("store", "write-through", "raw", "dict")
+TARGETS = ("store", "raw")
 _SETTINGS = {"bench.seed": 7, "bench.repeats": 3, "bench.warmup": 1}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """One scenario with one set of numbers over one store. `name` is its name in results and ratios; `store_keys` are
     the keys below `stores.STORE.`, `parameters` those below `prefix`."""
@@ -47,7 +46,6 @@ class Case:
     store_keys: Mapping[str, str]
     parameters: Mapping[str, str]
     prefix: str
-    tasks_in_container: int = 1
 
 
 @dataclass(frozen=True)
@@ -73,16 +71,15 @@ class Plan:
 
     def only(self, tests: Iterable[str]) -> Plan:
         """The part about these tests; all of it if none are named. Raises ConfigError for an unknown test."""
-        wanted = set(tests)
-        if not wanted:
+        chosen = set(tests)
+        if not chosen:
             return self
         known = {case.test for case in self.cases}
-        for name in sorted(wanted - known):
+        for name in sorted(chosen - known):
             raise ConfigError([ConfigProblem("--only", name, f"one of {', '.join(sorted(known))}")])
-        cases = tuple(case for case in self.cases if case.test in wanted)
-        names = {case.test for case in cases}
-        ratios = tuple(r for r in self.ratios if {_test_of(r.case), _test_of(r.base)} <= names)
-        return Plan(cases, ratios, self.job, self.seed, self.repeats, self.warmup)
+        cases = tuple(case for case in self.cases if case.test in chosen)
+        ratios = tuple(r for r in self.ratios if {_test_of(r.case), _test_of(r.base)} <= chosen)
+        return replace(self, cases=cases, ratios=ratios)
 
 
 def read_plan(path: Path | str | Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Plan:
@@ -112,17 +109,24 @@ def _cases(values: Mapping[str, str], test: str) -> Iterable[Case]:
         key = f"{prefix}scenario" if f"{prefix}scenario" in values else "test.methods"
         raise ConfigError([ConfigProblem(key, scenario, f"one of {', '.join(SCENARIOS)}")])
     stores = _stores({**_below(values, "stores."), **_below(values, f"{prefix}stores.")}) or {"store": {}}
-    tasks = _whole(values, f"{prefix}partition.count", 1, 1)
     for number in range(1, _whole(values, f"{prefix}set.count", 1, 1) + 1):
-        each = f"{prefix}set-{number}."
-        given = _below(values, each)
-        label, target = given.pop("label", f"set-{number}"), given.pop("target", "store")
+        of_set = f"{prefix}set-{number}."
+        parameters = _below(values, of_set)
+        label, target = parameters.pop("label", f"set-{number}"), parameters.pop("target", "store")
         if target not in TARGETS:
-            raise ConfigError([ConfigProblem(f"{each}target", target, f"one of {', '.join(TARGETS)}")])
-        own = {key.removeprefix("store."): given.pop(key) for key in list(given) if key.startswith("store.")}
+            raise ConfigError([ConfigProblem(f"{of_set}target", target, f"one of {', '.join(TARGETS)}")])
+        own = {key.removeprefix("store."): parameters.pop(key) for key in list(parameters) if key.startswith("store.")}
         for store, keys in stores.items():
-            name = f"{test}/{label}" if len(stores) == 1 else f"{test}/{label}/{store}"
-            yield Case(name, test, scenario, target, store, {**keys, **own}, given, each, tasks)
+            yield Case(
+                name=f"{test}/{label}" if len(stores) == 1 else f"{test}/{label}/{store}",
+                test=test,
+                scenario=scenario,
+                target=target,
+                store=store,
+                store_keys={**keys, **own},
+                parameters=parameters,
+                prefix=of_set,
+            )
 
 
 def _stores(below: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -1,33 +1,23 @@
-"""The targets that are measured: a store as a task gets it, and three to compare it with.
-
-store           the whole stack of a task's store
-raw             RocksDB on bytes, with the options that the store would get: the cost of the binding alone
-write-through   raw between two serdes: every get reads RocksDB and every put writes it, as a store without a cache does
-                in Apache Samza
-dict            every object in a dictionary that is called directly; a commit writes the changed ones: no cache in Python
-                is faster
-"""
+"""The targets that are measured: `store`, the whole stack of a task's store, and `raw`, RocksDB on bytes with the options
+that the store would get, which is the cost of the binding alone."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 from rocksdict import AccessType, Cache, Rdict, WriteBatch, WriteOptions
 
-from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import SystemSettings
 from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.storage.rocksdb.options import RocksDbOptions
-from samzapy.testing.store import OpenStore, open_store
+from samzapy.testing.store import open_store
 
 
 @dataclass(frozen=True)
@@ -72,46 +62,29 @@ class Target(Protocol):
         """Release everything."""
 
 
-#: Opens a store in a folder, with a suffix for the name of its changelog.
-Opening = Callable[[Path, str], AbstractContextManager[OpenStore]]
-
-
 class StoreTarget:
-    """The store of a task: its whole stack, and its changelog on `changelogs` if it has one. Each opening has a
-    changelog of its own: the configured name is only the prefix."""
+    """A store of a job: its whole stack, and its changelog if it has one. Each opening has a folder and a changelog of its
+    own: the configured name is only the prefix."""
 
-    def __init__(self, name: str, folder: Path, opening: Opening, *, logged: bool) -> None:
-        """`opening` opens the store in a folder, with a suffix for its changelog's name; `logged`: whether it has
-        one."""
+    def __init__(self, job: JobConfig, name: str, folder: Path) -> None:
+        self._job = job
         self._name = name
         self._folder = folder
-        self._opening = opening
-        self._logged = logged
         self._number = 0
         self._run = uuid4().hex[:8]
         self._open()
 
-    @classmethod
-    def of(
-        cls, job: JobConfig, name: str, folder: Path, changelogs: SystemSettings | None, tasks_in_container: int
-    ) -> StoreTarget:
-        """The store of a job."""
-        store = job.stores[name]
-
-        def opening(path: Path, suffix: str) -> AbstractContextManager[OpenStore]:
-            own = store
-            if store.changelog is not None:
-                stream = SystemStream(store.changelog.system, f"{store.changelog.stream}-{suffix}")
-                own = replace(store, changelog=stream)
-            alone = replace(job, stores={name: own})
-            return open_store(alone, name, path, changelogs=changelogs, tasks_in_container=tasks_in_container)
-
-        return cls(name, folder, opening, logged=store.changelog is not None)
-
     def _open(self) -> None:
         self._held = ExitStack()
         self._path = self._folder / str(self._number)
-        self._opened = self._held.enter_context(self._opening(self._path, f"{self._run}-{self._number}"))
+        store, changelogs = self._job.stores[self._name], None
+        if store.changelog is not None:
+            system, stream = store.changelog
+            changelogs = self._job.systems[system]
+            store = replace(store, changelog=SystemStream(system, f"{stream}-{self._run}-{self._number}"))
+        self._logged = store.changelog is not None
+        alone = replace(self._job, stores={self._name: store})
+        self._opened = self._held.enter_context(open_store(alone, self._name, self._path, changelogs=changelogs))
         self.store: Any = self._opened.store
         self._sent = 0
 
@@ -193,9 +166,6 @@ class RawStore:
             batch.delete(key)
         self._db.write(batch, self._without_log)
 
-    def commit(self) -> None:
-        """Do nothing: every write was final."""
-
     def range(self, from_key: bytes, to_key: bytes) -> closing[Rows]:
         """Pairs with from_key <= key < to_key."""
         return closing(self._rows(from_key, to_key))
@@ -216,80 +186,22 @@ class RawStore:
         rows.status()
 
 
-class _Objects:
-    """Has only the compared calls; any other call raises an error."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise EnvironmentFailure(f"this scenario calls {name}: needs target store or raw")
-
-
-class WriteThroughStore(_Objects):
-    """A RawStore between two serdes."""
-
-    def __init__(self, raw: RawStore, key_serde: Serde, msg_serde: Serde) -> None:
-        self._raw = raw
-        self._key = key_serde.to_bytes
-        self._bytes = msg_serde.to_bytes
-        self._object = msg_serde.from_bytes
-
-    def get(self, key: Any) -> Any:
-        """Read and deserialize."""
-        data = self._raw.get(self._key(key))
-        return None if data is None else self._object(data)
-
-    def put(self, key: Any, value: Any) -> None:
-        """Serialize and write."""
-        self._raw.put(self._key(key), self._bytes(value))
-
-    def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """Serialize and write in one batch."""
-        to_key, to_bytes = self._key, self._bytes
-        self._raw.put_all([(to_key(key), to_bytes(value)) for key, value in entries])
-
-    def commit(self) -> None:
-        """Every write was final."""
-
-
-class DictStore(_Objects):
-    """Objects by key, all of them. Its `get` and `put` are the dictionary's own: no check, no copy, nothing noted."""
-
-    def __init__(self, raw: RawStore, key_serde: Serde, msg_serde: Serde) -> None:
-        self._below = WriteThroughStore(raw, key_serde, msg_serde)
-        self._held: dict[Any, Any] = {}
-        self._committed: dict[Any, Any] = {}
-        self.get: Callable[[Any], Any] = self._held.get
-        self.put: Callable[[Any, Any], None] = self._held.__setitem__
-        self.put_all: Callable[[Iterable[tuple[Any, Any]]], None] = self._held.update
-
-    def commit(self) -> None:
-        """Write the objects that changed since the last commit in one batch, in key order, as a store does."""
-        committed = self._committed
-        changed = [(key, value) for key, value in self._held.items() if committed.get(key) is not value]
-        self._below.put_all(sorted(changed, key=itemgetter(0)))
-        self._committed = self._held.copy()
-
-
 class RawTarget:
-    """A separate database; `over` makes the called object from it."""
+    """RocksDB, in a database of its own."""
 
-    def __init__(self, folder: Path, options: RocksDbOptions, over: Callable[[RawStore], Any] | None = None) -> None:
+    def __init__(self, folder: Path, options: RocksDbOptions) -> None:
         self._folder = folder
         self._options = options
-        self._over = over
         self._open()
 
     def _open(self) -> None:
         self._folder.mkdir(parents=True)
         options = self._options.to_options(Cache(size) if (size := self._options.block_cache_bytes) else None)
         self._db = Rdict(str(self._folder), options, {"default": options}, AccessType.read_write())
-        raw = RawStore(self._db)
-        self.store: Any = raw if self._over is None else self._over(raw)
+        self.store: Any = RawStore(self._db)
 
     def commit(self) -> None:
-        """Write the pending changes."""
-        self.store.commit()
+        """Do nothing: every write was final."""
 
     def over_budget(self) -> bool:
         """There is no budget."""
