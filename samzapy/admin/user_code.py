@@ -14,7 +14,6 @@ from pathlib import Path
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.serde import Serde
 from samzapy.api.task import AnyTask
-from samzapy.checkpoint.states import store_factory
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
@@ -29,7 +28,7 @@ from samzapy.system.choosers import load_chooser
 from samzapy.system.clients import has_transactions, system_factory
 
 _PY_FILES = "job.spark.py.files"
-_ARCHIVES = "job.spark.archives"
+_ARCHIVES = "job.spark.conf.spark.archives"
 _TASK_CLASS = "task.class"
 
 
@@ -151,7 +150,6 @@ def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
     stores."""
     if not issubclass(task_class, StateCheckpointTask):
         return
-    store_factory(config.state_checkpoint.factory)
     logged = sorted(store.name for store in config.stores.values() if store.source is None)
     if logged:
         message = f"{task_class.__name__} keeps a state of its own, replayed messages would be applied to a store twice"

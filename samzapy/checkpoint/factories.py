@@ -64,6 +64,10 @@ class CheckpointManagerFactory(ABC):
         """A manager for the job; connects to nothing yet."""
 
 
+#: Settings of a new checkpoint topic, unless the defaults of its system differ.
+_TOPIC_DEFAULTS = {"segment.bytes": "26214400", "max.message.bytes": "1000012"}
+
+
 class TopicCheckpointManagerFactory(CheckpointManagerFactory):
     """A compacted topic on `task.checkpoint.system`."""
 
@@ -72,16 +76,10 @@ class TopicCheckpointManagerFactory(CheckpointManagerFactory):
         if system is None:
             problem = ConfigProblem("task.checkpoint.system", None, "is required (or set job.default.system)")
             raise ConfigError([problem])
-        spec = StreamSpec(
-            checkpoint_topic(job.name, job.id),
-            1,
-            {
-                "cleanup.policy": "compact",
-                "segment.bytes": str(checkpoint.segment_bytes),
-                "max.message.bytes": str(checkpoint.max_message_bytes),
-            },
-            checkpoint.replication_factor,
-        )
+        defaults = job.systems[system].default_stream
+        settings = {name: defaults.get(name, value) for name, value in _TOPIC_DEFAULTS.items()}
+        settings["cleanup.policy"] = "compact"
+        spec = StreamSpec(checkpoint_topic(job.name, job.id), 1, settings, checkpoint.replication_factor)
         return TopicCheckpointManager(
             system,
             spec,

@@ -1,9 +1,6 @@
-"""Keeps the checkpoints of tasks' own states, in files or in a compacted topic.
+"""Keeps the checkpoints of tasks' own states, in a compacted topic.
 
-Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. A file with this
-name is complete.
-
-Topic: all states of a task are in one partition, chosen by the CRC-32 of its name. A state is cut to records of half a
+All states of a task are in one partition, chosen by the CRC-32 of its name. A state is cut to records of half a
 megabyte, because most brokers take no record above one megabyte. The head comes last and names the parts that count.
 Removed parts, and parts that no head names, get tombstones.
 
@@ -20,11 +17,8 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import TypeVar
-from urllib.parse import quote
 
 import msgspec
 
@@ -32,74 +26,16 @@ from samzapy.api.event_time import CheckpointStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint.factories import Clients
-from samzapy.checkpoint.files import WholeFiles
 from samzapy.checkpoint.topic import read_to
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
-from samzapy.plugins import PluginError, load_class
 from samzapy.strict_json import Natural, Time, decode
 
 T = TypeVar("T")
 
 _SUFFIX = ".state"
-
-
-class FileCheckpointStore(CheckpointStore):
-    """The checkpoints of one task, in a separate folder on a file system that every container sees."""
-
-    def __init__(self, folder: Path, clock: Clock = SYSTEM_CLOCK) -> None:
-        """The folder is made with the first checkpoint."""
-        self._folder = folder
-        self._files = WholeFiles(folder, clock)
-
-    def persist(self, time_ms: int, value: bytes) -> None:
-        path = self._path(time_ms)
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._files.write(path.name, zlib.crc32(value).to_bytes(4, "big"), value)
-        except OSError as cause:
-            raise EnvironmentFailure(f"{path}: cannot write the state ({cause.strerror})") from cause
-
-    def times(self) -> list[int]:
-        try:
-            names = [path.stem for path in self._folder.iterdir() if path.suffix == _SUFFIX]
-        except FileNotFoundError:
-            return []
-        except OSError as cause:
-            raise EnvironmentFailure(f"{self._folder}: cannot read the states ({cause.strerror})") from cause
-        return sorted(int(name) for name in names if name.isdecimal())
-
-    def recover(self, time_ms: int) -> bytes:
-        path = self._path(time_ms)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError as cause:
-            raise RestoreError(f"{path}: there is no such state") from cause
-        except OSError as cause:
-            raise EnvironmentFailure(f"{path}: cannot read the state ({cause.strerror})") from cause
-        value = data[4:]
-        if data[:4] != zlib.crc32(value).to_bytes(4, "big"):
-            raise RestoreError(f"{path}: the state is damaged (its checksum is wrong)")
-        return value
-
-    def remove(self, times: Collection[int]) -> None:
-        for time_ms in times:
-            path = self._path(time_ms)
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as cause:
-                raise EnvironmentFailure(f"{path}: cannot remove the state ({cause.strerror})") from cause
-
-    def place(self, time_ms: int) -> str:
-        return str(self._path(time_ms))
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def _path(self, time_ms: int) -> Path:
-        return self._folder / f"{time_ms}{_SUFFIX}"
 
 
 PART_BYTES = 524_288
@@ -273,52 +209,21 @@ def _read_as(kind: type[T], data: bytes | None) -> T | None:
 _PARTITIONS = 16
 
 
-class CheckpointStoreFactory(ABC):
-    """Makes the state checkpoint stores; `state.checkpoint.store.factory` names it."""
-
-    @abstractmethod
-    def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
-        """A store for the task; connects to nothing yet. Raises ConfigError for invalid settings."""
-
-
-class TopicCheckpointStoreFactory(CheckpointStoreFactory):
-    """A compacted topic on `task.checkpoint.system`."""
-
-    def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
-        system = job.state_checkpoint.system
-        if system is None:
-            message = "required for state checkpoints in a topic (or set job.default.system)"
-            raise ConfigError([ConfigProblem("task.checkpoint.system", None, message)])
-        name = state_checkpoint_topic(job.name, job.id)
-        spec = StreamSpec(name, _PARTITIONS, {"cleanup.policy": "compact"}, job.state_checkpoint.replication_factor)
-        return TopicCheckpointStore(
-            system,
-            spec,
-            task_name,
-            lambda: clients.admin(system),
-            lambda: clients.consumer(system),
-            lambda: clients.producer(system),
-            job=(job.name, job.id),
-        )
-
-
-class FileCheckpointStoreFactory(CheckpointStoreFactory):
-    """Files below `state.checkpoint.path`, in a folder for each job."""
-
-    def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
-        path = job.state_checkpoint.path
-        if path is None:
-            raise ConfigError([ConfigProblem("state.checkpoint.path", None, "required for state checkpoints in files")])
-        return FileCheckpointStore(Path(path) / job.job_name / quote(task_name, safe=""))
-
-
-def store_factory(path: str) -> CheckpointStoreFactory:
-    """The factory that the job file asks for. Raises ConfigError."""
-    try:
-        factory = load_class(path)()
-    except PluginError as cause:
-        raise ConfigError([ConfigProblem("state.checkpoint.store.factory", path, str(cause))]) from cause
-    if not isinstance(factory, CheckpointStoreFactory):
-        problem = ConfigProblem("state.checkpoint.store.factory", path, "must be a CheckpointStoreFactory")
-        raise ConfigError([problem])
-    return factory
+def state_checkpoints(job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
+    """The store of a task's states, in a topic on `task.checkpoint.system`. Connects to nothing yet. Raises
+    ConfigError."""
+    system = job.state_checkpoint.system
+    if system is None:
+        message = "required for the checkpoints of states (or set job.default.system)"
+        raise ConfigError([ConfigProblem("task.checkpoint.system", None, message)])
+    name = state_checkpoint_topic(job.name, job.id)
+    spec = StreamSpec(name, _PARTITIONS, {"cleanup.policy": "compact"}, job.state_checkpoint.replication_factor)
+    return TopicCheckpointStore(
+        system,
+        spec,
+        task_name,
+        lambda: clients.admin(system),
+        lambda: clients.consumer(system),
+        lambda: clients.producer(system),
+        job=(job.name, job.id),
+    )

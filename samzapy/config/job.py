@@ -23,11 +23,12 @@ from samzapy.config.reading.keys import (
     key,
     labels,
     required,
+    split_list,
 )
 from samzapy.config.reading.reader import Reader
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
-from samzapy.config.supervision import PrometheusConfig, ReporterConfig, SupervisionConfig
+from samzapy.config.supervision import ReporterConfig, SupervisionConfig
 from samzapy.config.tasks import TaskConfig
 from samzapy.config.tasks.checkpoint import StateCheckpointConfig
 
@@ -65,17 +66,10 @@ class SparkConfig:
     """Spark's own keys, e.g. `job.spark.conf.spark.executor.memory=2g`."""
     py_files: tuple[str, ...] = key("job.spark.py.files", LIST, (), shown="the modules beside the job file")
     """Python files and archives to ship to the executors."""
-    archives: tuple[str, ...] = key("job.spark.archives", LIST, ())
-    """Archives to ship to the executors. Spark unpacks `env.tar.gz#env` there into the folder env. `samzapy pack`
-    writes such an archive."""
-    start_timeout_ms: int = key("job.spark.start.timeout.ms", integer(0, 86_400_000), 600_000)
-    """Milliseconds that Spark may take to start. After that the run ends. 0: no limit."""
     max_resubmits: int = key("job.spark.max.resubmits", integer(0, 1_000_000), 8)
     """How often in a row the driver resubmits a container that has failed, or `--runner local` restarts a container
-    after a temporary error."""
-    resubmit_backoff_max_ms: int = key("job.spark.resubmit.backoff.max.ms", integer(0, 86_400_000), 30_000)
-    """Milliseconds of the longest pause before a resubmission. The first one in a row has none, the second one waits
-    for 1 s, and each further pause doubles. A run of ten times the longest pause begins the count again."""
+    after a temporary error. The first time in a row has no pause, the second one waits for 1 s, and each further pause
+    doubles, up to 30 s. A run of five minutes begins the count again."""
     lease_ms: int = key("job.spark.lease.ms", integer(1_000, 3_600_000), 15_000)
     """A container stops itself after so many milliseconds without an answer from the driver."""
     coordinator_host: str | None = key(
@@ -85,6 +79,11 @@ class SparkConfig:
     coordinator_port: int = key("job.spark.coordinator.port", integer(0, 65_535), 0)
     """The coordinator's port. 0: any free port."""
     coordinator_tls: TlsConfig = field(default_factory=TlsConfig)
+
+    @property
+    def archives(self) -> tuple[str, ...]:
+        """The archives that Spark ships to the executors: it unpacks `env.tar.gz#env` there into the folder env."""
+        return split_list(self.conf.get("spark.archives", ""))
 
 
 @dataclass(frozen=True)
@@ -161,6 +160,11 @@ class JobConfig:
     """Names by which requests reach the status page and the coordinator, next to their own address: those of a
     Kubernetes Service, of a proxy. A request by any other name is refused, since a foreign page could have pointed it
     here."""
+    prometheus_port: int = key("metrics.prometheus.port", integer(0, 65_535), 0)
+    """Container N serves its metrics to Prometheus, and to the driver, on this port + N of the executor's address, or of
+    loopback with a master on this machine. 0: on any free one. The driver passes scrapes on (`/containers/N/metrics`),
+    and serves the metrics of the job, its containers and its lag. A scrape sends the token that reads (`Authorization:
+    Bearer`)."""
     handover_ms: int = key("job.handover.ms", integer(0, 3_600_000), 10_000)
     """Milliseconds that a new run of the job waits for the previous run to commit and stop, once everything else is
     ready. After that the new run fences the previous one. 0: at once."""
@@ -176,7 +180,6 @@ class JobConfig:
     spark: SparkConfig = field(default_factory=SparkConfig)
     clock: JobClockConfig = field(default_factory=JobClockConfig)
     state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
-    prometheus: PrometheusConfig = field(default_factory=PrometheusConfig)
     supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
     stream_ids: Mapping[str, SystemStream] = field(default_factory=dict)
     raw: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -28,7 +28,7 @@ from samzapy.config.streams.schemas import SchemaSettings
 from samzapy.config.streams.serdes import SerdeKeys
 from samzapy.config.streams.stream import StreamConfig, StreamKeys
 from samzapy.config.streams.systems import SystemKeys
-from samzapy.config.supervision import LogConfig, PrometheusConfig, QueryConfig, ReporterConfig, SupervisionConfig
+from samzapy.config.supervision import LogConfig, QueryConfig, ReporterConfig, SupervisionConfig
 from samzapy.config.tasks.checkpoint import CheckpointConfig, StateCheckpointConfig
 from samzapy.config.tasks.error_policy import ErrorKeys
 from samzapy.config.tasks.task import AsyncConfig, BatchConfig, ChooserConfig, TaskConfig
@@ -57,7 +57,6 @@ SECTIONS: tuple[type, ...] = (
     *STORE_SECTIONS,
     *ENGINE_SECTIONS,
     ReporterConfig,
-    PrometheusConfig,
     SupervisionConfig,
     LogConfig,
     QueryConfig,

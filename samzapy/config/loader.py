@@ -34,7 +34,7 @@ from samzapy.config.streams.stream import (
     stream_settings,
 )
 from samzapy.config.streams.systems import parse_systems
-from samzapy.config.supervision import PrometheusConfig, parse_reporters, parse_supervision
+from samzapy.config.supervision import parse_reporters, parse_supervision
 from samzapy.config.tasks import TaskConfig
 from samzapy.config.tasks.checkpoint import parse_state_checkpoint
 from samzapy.config.tasks.patterns import InputPattern, of_rewriters, written_out
@@ -143,7 +143,6 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         clock=parse_job_clock(reader, fires=timers is not None or _has_senders(task, streams)),
         state_checkpoint=parse_state_checkpoint(reader, task.checkpoint, default_system),
         metrics_reporters=parse_reporters(reader, reader.value(JobConfig, "metrics_reporters"), names),
-        prometheus=reader.read(PrometheusConfig),
         supervision=parse_supervision(reader, stores),
         stream_ids=ids,
         raw=Masked(raw, reader.secret),

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.job import JobConfig
-from samzapy.config.reading.classes import TOPIC_STATE_CHECKPOINTS
 from samzapy.config.reading.reader import Reader
 
 
@@ -74,7 +73,7 @@ def _checkpoints(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
     checkpoints, states = checkpoint_stream(config), state_checkpoint_stream(config)
     if checkpoints is not None:
         yield checkpoints, "the job's checkpoint topic"
-    if states is not None and config.state_checkpoint.factory == TOPIC_STATE_CHECKPOINTS:
+    if states is not None:
         yield states, "the topic of the job's state checkpoints"
 
 

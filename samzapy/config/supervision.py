@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.reading.keys import BOOLEAN, FOLDER, LIST, NAMED, TEXT, Kind, choice, integer, key, labels
+from samzapy.config.reading.keys import BOOLEAN, FOLDER, LIST, NAMED, Kind, choice, integer, key, labels
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import StreamNames
 
@@ -36,7 +36,7 @@ class LogConfig:
 
 @dataclass(frozen=True)
 class QueryConfig:
-    """Queries of a running job's stores; `most_bytes` per page."""
+    """Queries of a running job's stores."""
 
     enabled: bool = key("job.query.enabled", BOOLEAN, False)
     """Whether the driver answers `GET /stores/NAME/KEY` from the running job's stores. It returns committed entries,
@@ -44,11 +44,6 @@ class QueryConfig:
     keyed: tuple[str, ...] = key("job.query.keyed.stores", LIST, ())
     """Stores with the same keys as the input messages, in the same bytes. A query for a key then asks one task,
     otherwise all tasks."""
-    most: int = key("job.query.page.max.entries", integer(1, 100_000), 1_000)
-    """Maximum number of entries in one page of a query."""
-    most_bytes: int = 1_048_576
-    timeout_ms: int = key("job.query.timeout.ms", integer(100, 60_000), 5_000)
-    """Milliseconds that a container may take to answer a query. After that the answer is 503."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +57,6 @@ class SupervisionConfig:
     stall_fails: bool = key("task.stall.policy", labels(report=False, fail=True), False, shown="report")
     """The reaction to a stall in the user's code: report it, or fail, so that another attempt starts. With fail, a
     local run ends."""
-    lag_ms: int = key("job.lag.interval.ms", integer(100, 3_600_000), 5_000)
-    """The interval in milliseconds at which a container reads the ends of its inputs, with one request per broker, and
-    copies positions to the consumer group."""
     mirror: bool = key("job.offsets.mirror", BOOLEAN, True)
     """Whether to copy committed positions to a consumer group with the job's name (NAME-ID), for tools that show lag.
     No start reads them."""
@@ -105,37 +97,18 @@ def _regex(text: str) -> str:
 
 @dataclass(frozen=True)
 class ReporterConfig:
-    """One reporter: a snapshot goes to `stream`, otel to `endpoint`."""
+    """One reporter: a snapshot goes to `stream`."""
 
     name: str
     kind: str = key("metrics.reporter.{reporter}.class", Kind(_REPORTERS.allowed, _reporter), _LOG)
-    """snapshot (JSON to a stream), log, otel (OTLP; needs samzapy[otel]), or Samza's Java class name."""
+    """snapshot (JSON to a stream), log, otel (OTLP to the address in OpenTelemetry's environment variables; needs
+    samzapy[otel]), or Samza's Java class name."""
     stream: SystemStream | None = key("metrics.reporter.{reporter}.stream", NAMED, None, shown="required")
     """snapshot: the stream, as system.stream."""
     interval_s: int = key("metrics.reporter.{reporter}.interval", integer(1, 86_400), 60)
     """Seconds between two reports."""
     blacklist: str | None = key("metrics.reporter.{reporter}.blacklist", Kind("a regular expression", _regex), None)
     """Excluded metrics, by `group.name`."""
-    endpoint: str | None = key(
-        "metrics.reporter.{reporter}.endpoint", TEXT, None, shown="OpenTelemetry's environment variables"
-    )
-    """otel: the address for the export, such as http://host:4318/v1/metrics."""
-
-
-@dataclass(frozen=True)
-class PrometheusConfig:
-    """The HTTP ports of containers: container N listens on `port` + N of `host`."""
-
-    host: str | None = key(
-        "metrics.prometheus.host", TEXT, None, shown="the executor's address; loopback for a master on this machine"
-    )
-    """The address at which the containers' ports listen."""
-    port: int = key("metrics.prometheus.port", integer(0, 65_535), 0)
-    """Container N serves its metrics to Prometheus, and to the driver, on this port + N. 0: on any free one. The driver
-    passes scrapes on (`/containers/N/metrics`), and serves the metrics of the job, its containers and its lag."""
-    open_to_all: bool = key("metrics.prometheus.open", BOOLEAN, False)
-    """Whether the containers' ports answer without a token. Otherwise a scrape sends the token that reads
-    (`Authorization: Bearer`)."""
 
 
 def parse_reporters(reader: Reader, listed: Iterable[str], names: StreamNames) -> tuple[ReporterConfig, ...]:

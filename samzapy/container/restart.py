@@ -308,7 +308,7 @@ def _ask(config: JobConfig, model: ContainerModel) -> None:
 def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: ContainerProcess) -> ContainerWatch:
     wanted = config.supervision
     group = config.job_name if wanted.mirror else ""
-    lag = LagWatch(model.ssps, partial(job_clients, config, f"{model.id}-lag"), clock, wanted.lag_ms / 1000, group)
+    lag = LagWatch(model.ssps, partial(job_clients, config, f"{model.id}-lag"), clock, group=group)
     if not wanted.stall_fails:
         process = ContainerProcess(process.lines)
     return ContainerWatch(lag, clock, wanted.stall_ms / 1000, process)

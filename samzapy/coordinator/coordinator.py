@@ -205,7 +205,7 @@ class Coordinator:
         with self._lock:
             times = 0 if failure.user is None else self._same_failures.times(failure.user)
             if times >= self._same_failures.most:
-                same = f"; failed attempts of this kind: {self._same_failures.most} (task.failure.same.max)"
+                same = f"; failed attempts of this kind: {self._same_failures.most}"
                 failure = replace(failure, message=failure.message + same, permanent=True)
             self._leases.finish(failure.container_id, failure.epoch, ContainerState.LOST)
             if failure.container_id not in self._standbys:

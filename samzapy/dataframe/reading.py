@@ -266,7 +266,7 @@ def read_store(
     - changelog: each partition is read by one Spark task, up to its end at this call; committed records only,
       the last one of each key, no tombstones, no expired entries. Frames are lazy: each action reads the changelog
       again. Compaction may drop records that are overwritten after this call, so `cache()` a frame that is used for
-      long. A task takes up to `stores.X.restore.max.bytes` of memory; more than 1,000 records go through files in its
+      long. A task takes up to 384 MiB of memory; more than 1,000 records go through files in its
       temporary folder.
     - local: the files of the job's tasks on this machine, as their last flush left them, a Spark task each; for a
       `local` master only. `folder` is where stores are (default: the job's), or one task's store.

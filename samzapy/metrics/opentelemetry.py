@@ -27,8 +27,8 @@ _NS_PER_MS = 1_000_000
 Export = Callable[[Any], bool]
 
 
-def otlp_export(endpoint: str | None, key: str) -> Export:
-    """Exports over OTLP/HTTP to `endpoint`; by default, to the endpoint of OpenTelemetry's environment variables.
+def otlp_export(key: str) -> Export:
+    """Exports over OTLP/HTTP to the endpoint of OpenTelemetry's environment variables.
 
     Raises EnvironmentFailure, naming `key`, without the extra `samzapy[otel]`.
     """
@@ -37,7 +37,7 @@ def otlp_export(endpoint: str | None, key: str) -> Export:
         from opentelemetry.sdk.metrics.export import MetricExportResult  # noqa: PLC0415
     except ImportError as cause:
         raise EnvironmentFailure(f"{key}=otel: needs OpenTelemetry ({cause}): pip install 'samzapy[otel]'") from cause
-    exporter = OTLPMetricExporter(endpoint=endpoint, timeout=TIMEOUT_S)
+    exporter = OTLPMetricExporter(timeout=TIMEOUT_S)
 
     def export(data: Any) -> bool:
         try:

@@ -196,7 +196,7 @@ def reporters(
     def publishing(config: ReporterConfig) -> Callable[[], None]:
         is_shown = _without(config.blacklist) if config.blacklist else _everything
         if config.kind == "otel":
-            export = otlp_export(config.endpoint, f"metrics.reporter.{config.name}.class")
+            export = otlp_export(f"metrics.reporter.{config.name}.class")
             return otlp(registry, tasks, header, export, clock, is_shown)
         return snapshots(registry, header, publisher_of(config.stream) if config.stream else _log, clock, is_shown)
 

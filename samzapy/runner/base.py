@@ -155,8 +155,8 @@ class Runner(ABC):
 
 #: After a run of this many times the longest delay, at least the first, failures are counted from the start again.
 SOUND = 10
-#: Seconds of the first pause.
-_FIRST_S = 1.0
+#: Seconds of the first pause and of the longest.
+_FIRST_S, _LONGEST_S = 1.0, 30.0
 
 
 class Backoff:
@@ -191,4 +191,4 @@ def starts(delay_s: float) -> str:
 
 def backoff_of(spark: SparkConfig) -> Backoff:
     """The back-off of the job file, for Spark jobs and for restarts in this process."""
-    return Backoff(spark.max_resubmits, _FIRST_S, spark.resubmit_backoff_max_ms / 1000)
+    return Backoff(spark.max_resubmits, _FIRST_S, _LONGEST_S)

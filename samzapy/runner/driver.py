@@ -57,8 +57,6 @@ def coordinator_of(
         epoch=prepared.epoch,
         oversight=Oversight(
             _CLOCK_STALL_S,
-            config.task.same_failures,
-            config.supervision.lag_ms / 1000,
             on_facts=log_lines,
             on_failure=on_failure,
         ),

@@ -291,15 +291,14 @@ def _is_served(config: JobConfig) -> bool:
 
 def _port(config: JobConfig, options: RunOptions, token: str) -> ServePort:
     """The container's HTTP port, if the page or the job file needs one."""
-    prometheus = config.prometheus
-    if not _is_served(config) and not prometheus.port:
+    if not _is_served(config) and not config.prometheus_port:
         return no_port
     # A server is needed by this job only.
     from samzapy.coordinator.web.access import Tokens  # noqa: PLC0415
     from samzapy.coordinator.web.port import PortSettings, container_port  # noqa: PLC0415
 
-    if prometheus.port and not prometheus.open_to_all:
-        at = f"{prometheus.host or _LOOPBACK}:{prometheus.port}"
+    if config.prometheus_port:
+        at = f"{_LOOPBACK}:{config.prometheus_port}"
         options.on_event(f"metrics of the container: http://{at}/metrics, with the bearer token {Tokens(token).read}")
     return partial(container_port, PortSettings(_LOOPBACK, token))
 

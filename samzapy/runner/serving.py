@@ -70,11 +70,11 @@ def serve(config: JobConfig, coordinator: Coordinator, token: str, at: Addresses
     changelogs. Raises EnvironmentFailure if a port is taken, ConfigError for serdes that cannot be made.
     """
     limits, inspector = config.supervision.query, JobInspector(config)
-    ports = ContainerPorts(coordinator, token, limits.timeout_ms)
+    ports = ContainerPorts(coordinator, token)
     queries = None
     if limits.enabled:
         owners = StoreOwners(coordinator.spec.model, limits.keyed, config.task.broadcast_inputs)
-        queries = StoreQueries(ports.ask, owners, store_texts(config), limits, inspector)
+        queries = StoreQueries(ports.ask, owners, store_texts(config), inspector)
     return CoordinatorService(
         coordinator,
         token,

@@ -262,8 +262,7 @@ class ChangelogReader:
                 cleanup.callback(engine.close)
                 parts[ssp.partition] = engine
                 identity = StoreIdentity("", config.name, ssp.partition, stamped=expiry is not None)
-                gathered = config.local_files.restore_max_bytes
-                restore = _SelectiveRestore(engine, identity, ssp, *log, gathered, expiry=expiry)
+                restore = _SelectiveRestore(engine, identity, ssp, *log, expiry=expiry)
                 restore.selection = selection
                 if restore.start < restore.bound:
                     restores.append(restore)

@@ -202,14 +202,12 @@ class StoreOpener:
 
     def _restore(self, store: OpenedStore, ssp: SystemStreamPartition, bound: int) -> StoreRestore:
         expiry = None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._job.clock)
-        gathered = store.config.local_files.restore_max_bytes
         return StoreRestore(
             store.engine,
             store.identity,
             ssp,
             store.first if bound == store.bound else store.start,
             bound,
-            gathered,
             task=self._task.name,
             expiry=expiry,
             known_end=store.known_end if bound == store.bound else None,

@@ -12,7 +12,6 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, SystemProducer, change_columns
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.store import LocalFiles
 from samzapy.errors import StoreError
 from samzapy.storage.backup import StoreBackup
 from samzapy.storage.changelog.reading import ChangelogEnd
@@ -28,22 +27,24 @@ View = Callable[[Any], Any]
 #: Seconds after which a commit without changes still writes a marker, which must stay younger than the changelog's
 #: delete.retention.ms.
 _MARKER_S = 600.0
+#: Changes of a store that are only in memory, at most.
+FLUSH_RECORDS = 400_000
 
 
 class Flushing:
-    """Flushes an engine, to bound the cost of a kill: at most `flush_records` changes and one commit's, or
-    `flush_interval_ms`.
+    """Flushes an engine, to bound the cost of a kill: at most `records` changes and one commit's, or `interval_ms`.
 
     1. At half a bound the engine begins to flush in the background, so that commits go on.
     2. At the bound the commit waits for it.
     3. A flush must end before the next one begins. So a kill costs at most the changes of one flush and later ones.
     """
 
-    __slots__ = ("_begun", "_clock", "_engine", "_files", "_unflushed", "_unflushed_s")
+    __slots__ = ("_begun", "_clock", "_engine", "_interval_ms", "_records", "_unflushed", "_unflushed_s")
 
-    def __init__(self, engine: StorageEngine, files: LocalFiles, clock: Clock) -> None:
+    def __init__(self, engine: StorageEngine, interval_ms: int, clock: Clock, records: int) -> None:
         self._engine = engine
-        self._files = files
+        self._interval_ms = interval_ms
+        self._records = records
         self._clock = clock
         #: Changes that the engine is bringing to disk.
         self._begun = 0
@@ -61,19 +62,14 @@ class Flushing:
         """Begin a flush, or wait for it, if a bound is reached."""
         if not self._unflushed:
             return
-        files = self._files
         age_ms = 1_000.0 * (self._clock.monotonic() - self._unflushed_s)
         together = self._begun + self._unflushed
-        if age_ms >= files.flush_interval_ms:
+        if age_ms >= self._interval_ms:
             self.flush()
-        elif (
-            self._unflushed > files.flush_records // 2
-            or together > files.flush_records
-            or age_ms >= files.flush_interval_ms / 2
-        ):
+        elif self._unflushed > self._records // 2 or together > self._records or age_ms >= self._interval_ms / 2:
             if self._engine.flush(wait=False):
                 self._begun, self._unflushed = self._unflushed, 0
-            elif together > files.flush_records:
+            elif together > self._records:
                 self.flush()
 
     def flush(self) -> None:
@@ -167,7 +163,7 @@ class TaskStore:
         self._appended_bytes = 0
         self._directory = directory
         self._distrusted = False
-        self._flushing = Flushing(opened.engine, opened.config.local_files, clock)
+        self._flushing = Flushing(opened.engine, opened.config.flush_interval_ms, clock, FLUSH_RECORDS)
         self._clock = clock
         self._marked_s = clock.monotonic()
 

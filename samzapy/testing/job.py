@@ -276,16 +276,12 @@ def _below(folder: Path, job: JobConfig) -> JobConfig:
     checkpoint = job.task.checkpoint
     if checkpoint is not None and checkpoint.path is not None:
         checkpoint = replace(checkpoint, path=folder / "checkpoints")
-    states = job.state_checkpoint
-    if states.path is not None:
-        states = replace(states, path=folder / "states")
     watched = job.supervision
     return replace(
         job,
         task=replace(job.task, checkpoint=checkpoint),
-        state_checkpoint=states,
         metrics_reporters=tuple(each for each in job.metrics_reporters if each.kind != "otel"),
-        prometheus=replace(job.prometheus, port=0),
+        prometheus_port=0,
         page_port=None,
         # `stall_fails` would end the process, which is pytest's.
         supervision=replace(watched, stall_fails=False, query=replace(watched.query, enabled=False)),

@@ -58,7 +58,7 @@ OrderMessageNext = message_class(("user", STRING), ("amount", INT64), ("city", S
 
 def registry_keys(name: str, url: str, schema: object = None, **settings: str) -> dict[str, str]:
     """The settings of the serde `name`."""
-    keys = {"url": url, "retries": "0", **{key.replace("_", "."): value for key, value in settings.items()}}
+    keys = {"url": url, **{key.replace("_", "."): value for key, value in settings.items()}}
     if schema is not None:
         keys["schema"] = json.dumps(schema)
     return {f"serializers.registry.{name}.{key}": value for key, value in keys.items()}

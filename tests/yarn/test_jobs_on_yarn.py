@@ -49,7 +49,10 @@ def test_a_job_has_an_executor_for_each_container(cluster, tmp_path, kafka):
 
 
 def test_executors_run_in_the_environment_that_was_packed_for_them(cluster, tmp_path, kafka, environment):
-    python = {"job.spark.archives": f"{environment}#env", "job.spark.conf.spark.pyspark.python": "./env/bin/python"}
+    python = {
+        "job.spark.conf.spark.archives": f"{environment}#env",
+        "job.spark.conf.spark.pyspark.python": "./env/bin/python",
+    }
     job = YarnJob(cluster, tmp_path, kafka, **python)
     job.write()
     with running(job) as run:

@@ -138,5 +138,5 @@ def pack(archive: Path, requirements: Path | None, interpreter: Path | None) -> 
     click.echo(f"{archive}: {packed.size / _MB:.0f} MB, {packed.unpacked / _MB:.0f} MB unpacked; with")
     click.echo(f"  {', '.join(f'{name} {version}' for name, version in packed.versions.items())}")
     click.echo(f"without {' and '.join(sorted(LEFT_OUT, reverse=True))}, on {interpreter or default_interpreter()}")
-    click.echo(f"add to the job:\n  job.spark.archives={archive}#env")
+    click.echo(f"add to the job:\n  job.spark.conf.spark.archives={archive}#env")
     click.echo("  job.spark.conf.spark.pyspark.python=./env/bin/python")

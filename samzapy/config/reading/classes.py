@@ -88,13 +88,6 @@ CHECKPOINTS = KnownClasses(
     "my.module:MyCheckpointManagerFactory",
 )
 
-TOPIC_STATE_CHECKPOINTS = "samzapy.checkpoint.states:TopicCheckpointStoreFactory"
-FILE_STATE_CHECKPOINTS = "samzapy.checkpoint.states:FileCheckpointStoreFactory"
-STATE_CHECKPOINTS = KnownClasses(
-    {"topic": TOPIC_STATE_CHECKPOINTS, "kafka": TOPIC_STATE_CHECKPOINTS, "file": FILE_STATE_CHECKPOINTS},
-    {},
-    "my.module:MyCheckpointStoreFactory",
-)
 ROUND_ROBIN = "round-robin"
 CHOOSERS = KnownClasses({ROUND_ROBIN: ROUND_ROBIN}, {"RoundRobinChooserFactory": ROUND_ROBIN}, "my.module:MyChooser")
 

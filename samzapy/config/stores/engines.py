@@ -111,9 +111,6 @@ class HeapKeys:
     """Number of items that a heap keeps in each group. A further item drops the worst. 0: no limit."""
     highest: bool = key("stores.{store}.heap.order", labels(highest=True, lowest=False), True, shown="highest")
     """The best score. `pop` and `top` return it first, and a bounded heap keeps it."""
-    block_size: int = key("stores.{store}.heap.block.size", integer(2, 65_536), 64)
-    """Maximum number of items in one entry of the store, and so in one changelog record. Groups of more than a million
-    items need larger blocks, because the list of a group's blocks is also one entry."""
 
 
 @dataclass(frozen=True)

@@ -35,22 +35,6 @@ from samzapy.config.streams.serdes import check_serde, check_type
 
 
 @dataclass(frozen=True)
-class LocalFiles:
-    """How a store's files keep up with its commits."""
-
-    flush_records: int = key("stores.{store}.flush.records", integer(1, 2**31 - 1), 400_000)
-    """Maximum number of changes that are only in a task's memory. After a kill the restore reads at most so many
-    changelog records, plus those of one commit. At half of the number a commit starts a flush in the background. At the
-    full number, if the disk has not kept up, the commit waits for the flush."""
-    flush_interval_ms: int = key("stores.{store}.flush.interval.ms", integer(0, 2**53), 60_000)
-    """Maximum age in milliseconds of changes that are only in a task's memory. At half of it a commit starts a flush in
-    the background. At the full age the commit waits for the flush. 0: every commit waits."""
-    restore_max_bytes: int = key("stores.{store}.restore.max.bytes", integer(65_536, 2**53), 402_653_184)
-    """Bytes of memory in which a container gathers changelog records before it writes the last record of each key. The
-    stores that it restores at the same time share this memory."""
-
-
-@dataclass(frozen=True)
 class LargeValues:
     """A serialized value above `max_bytes` is large. Without `refuse` and `drop` only the changelog's own limit
     applies, when the value is serialized."""
@@ -141,6 +125,10 @@ class StoreConfig:
     """For debugging. A commit fails and names the key if an object from the store was changed without a put."""
     uncommitted_max_bytes: int = key("stores.{store}.uncommitted.max.bytes", integer(1), 67_108_864)
     """Bytes of serialized changes that make a task commit early."""
+    flush_interval_ms: int = key("stores.{store}.flush.interval.ms", integer(0, 2**53), 60_000)
+    """Maximum age in milliseconds of changes that are only in a task's memory. At half of it a commit starts a flush in
+    the background. At the full age the commit waits for the flush. 0: every commit waits. The same holds for 400,000
+    changes."""
     clean_on_start: bool = key("stores.{store}.clean.on.container.start", BOOLEAN, False)
     """Whether each start removes the local files and restores everything from the changelog."""
     ttl_ms: int | None = key("stores.{store}.rocksdb.ttl.ms", integer(), None)
@@ -160,13 +148,12 @@ class StoreConfig:
     changelog_properties: Mapping[str, str] = family("stores.{store}.changelog.kafka.*")
     """Further topic settings for the creation of the changelog."""
     large_values: LargeValues = field(default_factory=LargeValues)
-    local_files: LocalFiles = field(default_factory=LocalFiles)
     backup: BackupConfig | None = None
     source: StoreSource | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-STORE_SECTIONS = (StoreConfig, LargeValues, LocalFiles, BackupConfig, ChangelogKeys, SourceKeys)
+STORE_SECTIONS = (StoreConfig, LargeValues, BackupConfig, ChangelogKeys, SourceKeys)
 _PREFIX, _SUFFIX = "stores.", ".factory"
 _PROCESSORS = (".side.inputs.processor", ".restore.inputs.processor")
 _SHORTEST_TTL_MS = 1_000
@@ -224,7 +211,6 @@ def _store(
         ttl_ms=ttl_ms,
         changelog_properties=parse_topic(reader, name, keys, ttl_ms),
         large_values=_large_values(reader, name),
-        local_files=reader.read(LocalFiles, place),
         backup=_backup(reader, name, logged=changelog is not None),
         properties=_engine_properties(reader, name),
     )

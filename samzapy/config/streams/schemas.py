@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from samzapy.config.reading.classes import SCHEMA_SERDES
-from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Kind, choice, integer, key, keys_of, required
+from samzapy.config.reading.keys import BOOLEAN, TEXT, choice, key, keys_of, required
 from samzapy.config.reading.reader import Reader, did_you_mean
 from samzapy.errors import ConfigProblem
 
@@ -31,26 +31,6 @@ CLIENT_KEYS = (
 )
 
 
-class Reference(NamedTuple):
-    """A schema that another one refers to by `name`: a version of a subject."""
-
-    name: str
-    subject: str
-    version: int
-
-
-def _references(text: str) -> tuple[Reference, ...]:
-    return tuple(map(_reference, LIST.parse(text)))
-
-
-def _reference(text: str) -> Reference:
-    name, _, rest = text.partition("=")
-    subject, _, version = rest.rpartition(":")
-    if not (name and subject and version.isdecimal() and len(version) < 10):
-        raise ValueError("NAME=SUBJECT:VERSION, separated by commas")
-    return Reference(name, subject, int(version))
-
-
 @dataclass(frozen=True, kw_only=True)
 class SchemaSettings:
     """The settings of the serde `name`. `client`: of Confluent's registry client, with its names; may be secret.
@@ -60,16 +40,10 @@ class SchemaSettings:
     url: str = required(_SERDE + "url", TEXT, "https://registry:8081", shown="required by these serdes")
     """The schema registry of avro, json-schema or protobuf; several addresses of one registry as a comma list."""
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
-    timeout_ms: int = key(_SERDE + "timeout.ms", integer(1), 10_000)
-    """The time limit for an answer of the registry."""
-    retries: int = key(_SERDE + "retries", integer(0, 100), 3)
-    """The number of repetitions of a request when the registry does not answer."""
     schema: str | None = key(_SERDE + "schema", TEXT, None)
     """The schema for reading and writing (avro, json-schema). Without it the serde reads with the writer's schema."""
     schema_file: str | None = key(_SERDE + "schema.file", TEXT, None)
     """A file with that schema. Its text travels to the executors."""
-    references: tuple[Reference, ...] = key(_SERDE + "references", Kind("a comma list", _references), ())
-    """The schemas that the schema refers to: NAME=SUBJECT:VERSION, ..."""
     strategy: str = key(_SERDE + "subject.strategy", choice("topic", "record", "topic-record"), "topic")
     """The subject of a schema: TOPIC-key or TOPIC-value, the record's full name, or TOPIC-RECORD."""
     auto_register: bool = key(_SERDE + "auto.register", BOOLEAN, False)
@@ -113,8 +87,6 @@ def _contradictions(settings: SchemaSettings, path: str) -> Iterator[tuple[str, 
         yield _USER, "expected USER:PASSWORD"
     if {"ssl.key.location", "ssl.key.password"} & client.keys() and _CERTIFICATE not in client:
         yield _CERTIFICATE, "required by ssl.key.location and ssl.key.password"
-    if settings.references and not settings.schema:
-        yield "references", "without effect: there is no schema that refers to them"
     if SCHEMA_SERDES.get(path) == "protobuf" and settings.schema:
         yield "schema", "protobuf takes the schema of the generated class, name it by samza.msg.type"
 

@@ -31,8 +31,6 @@ class SystemKeys:
     checkpoint topic segment.bytes, too."""
     path: str | None = key("systems.{system}.path", TEXT, None, shown=".samzapy/local.db")
     """local: the SQLite file of the streams."""
-    busy_timeout_ms: str | None = key("systems.{system}.busy.timeout.ms", TEXT, None, shown="30000")
-    """local: milliseconds that a writer waits for another writer."""
     synchronous: str | None = key("systems.{system}.synchronous", TEXT, None, shown="normal")
     """local: normal survives killed processes, full also survives a power cut."""
     cluster: str | None = key("systems.{system}.cluster", TEXT, None, shown="the system's name")

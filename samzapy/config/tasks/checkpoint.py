@@ -13,11 +13,8 @@ from pathlib import Path
 from samzapy.config.reading.classes import (
     CHECKPOINTS,
     FILE_CHECKPOINTS,
-    FILE_STATE_CHECKPOINTS,
     NO_CHECKPOINTS,
-    STATE_CHECKPOINTS,
     TOPIC_CHECKPOINTS,
-    TOPIC_STATE_CHECKPOINTS,
 )
 from samzapy.config.reading.keys import FOLDER, TEXT, Kind, integer, key, split_list
 from samzapy.config.reading.reader import Reader
@@ -58,14 +55,6 @@ class CheckpointConfig:
         otherwise=_default("replication.factor"),
     )
     """Copies of the checkpoint topic."""
-    segment_bytes: int = key(
-        "task.checkpoint.segment.bytes", integer(1, 2**31 - 1), 26_214_400, otherwise=_default("segment.bytes")
-    )
-    """Segment size of the checkpoint topic."""
-    max_message_bytes: int = key(
-        "task.checkpoint.max.message.bytes", integer(1, 2**31 - 1), 1_000_012, otherwise=_default("max.message.bytes")
-    )
-    """Largest record of the checkpoint topic."""
     samza_records: bool = key(
         "task.checkpoint.write.versions", Kind("1, 2 or 1,2", _samza_records), False, shown="none"
     )
@@ -75,17 +64,11 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class StateCheckpointConfig:
-    """Where the states of PersistentTasks are kept: in a topic next to the checkpoint topic, with as many copies, or in
-    files below `path`."""
+    """Where the states of PersistentTasks are kept: in a topic next to the checkpoint topic, with as many copies."""
 
-    factory: str = key("state.checkpoint.store.factory", STATE_CHECKPOINTS.kind, TOPIC_STATE_CHECKPOINTS, shown="topic")
-    """The storage of a PersistentTask's checkpoints: topic, file (a folder that every container can reach), or a
-    class."""
     interval_ms: int = key("state.checkpoint.interval.ms", integer(1), 10_000)
     """Milliseconds of event time between two checkpoints. Checkpoint times are multiples of it. A PersistentTask takes
     a checkpoint with the first commit after its clock has passed such a time."""
-    path: Path | None = key("state.checkpoint.path", FOLDER, None, shown="required with file")
-    """The folder of state checkpoints in files."""
     system: str | None = None
     replication_factor: int | None = None
 
@@ -120,7 +103,4 @@ def parse_state_checkpoint(
     """Read where state checkpoints are kept; `positions`: where the job's positions are."""
     system = (positions and positions.system) or default_system
     copies = positions.replication_factor if positions else None
-    config = reader.read(StateCheckpointConfig, system=system, replication_factor=copies)
-    if config.factory == FILE_STATE_CHECKPOINTS and config.path is None:
-        reader.missing("state.checkpoint.path", "state/checkpoints", "with state checkpoints in files")
-    return config
+    return reader.read(StateCheckpointConfig, system=system, replication_factor=copies)

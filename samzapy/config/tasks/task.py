@@ -105,9 +105,6 @@ class TaskConfig:
     shutdown_ms: int = key("task.shutdown.ms", integer(0), 30_000)
     """Milliseconds for a graceful stop of all containers on Spark, and for the messages in flight of asynchronous
     tasks; after that the run fails. A local run waits for all other tasks without a limit."""
-    same_failures: int = key("task.failure.same.max", integer(1, 1_000), 4)
-    """Number of failed attempts with the same exception at the same message after which the job ends. All retries
-    count. A local run ends at the first."""
     max_idle_ms: int = key("task.max.idle.ms", integer(0), 10)
     """Milliseconds to wait for input when none is available."""
     poll_batch_size: int | None = key(

@@ -27,6 +27,7 @@ from samzapy.errors import TooFewFiles
 from samzapy.job.files import MOST, raise_limit
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import state_transactions
+from samzapy.storage.changelog.restore import CHUNK_BYTES
 from samzapy.storage.local.directory import sweep_orphans
 from samzapy.storage.spec import StoreSpec
 from samzapy.system.clients import load_factory
@@ -126,8 +127,8 @@ def memory_needed(
     if stores:
         more.append(Memory("block cache", shared.shared_cache_bytes, "container.rocksdb.cache.bytes"))
         more.append(Memory("memtables", shared.shared_write_buffer_bytes, "container.rocksdb.write.buffer.bytes"))
-    sizes = [store.local_files.restore_max_bytes for store in config.stores.values() if store.changelog]
-    restore = [Memory("a restore", max(sizes), "stores.NAME.restore.max.bytes")] if sizes else []
+    restores = any(store.changelog for store in config.stores.values())
+    restore = [Memory("a restore", CHUNK_BYTES, "fixed")] if restores else []
     return start, restore, [part for part in more if part.size]
 
 

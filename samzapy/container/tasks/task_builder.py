@@ -15,7 +15,7 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import TaskAttempt
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import AnyTask, StreamTask
-from samzapy.checkpoint.states import store_factory
+from samzapy.checkpoint.states import state_checkpoints
 from samzapy.clock import Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.guarantee_warnings import GUARANTEE
@@ -272,7 +272,7 @@ class TaskBuilder:
             return NO_STATE_CHECKPOINTS
         return KeptStateCheckpoints(
             name,
-            store_factory(config.state_checkpoint.factory).store(config, name, self._clients),
+            state_checkpoints(config, name, self._clients),
             config.state_checkpoint.interval_ms,
             lambda: lease.checkpoint_clock,
             start.offsets,

@@ -71,8 +71,8 @@ def container_port(
     If the container's port of `metrics.prometheus.port` is taken, another one is served. If none can be, a warning is
     logged: a port never ends a job.
     """
-    prometheus, host = config.prometheus, config.prometheus.host or settings.host
-    port = prometheus.port + int(model.id) if prometheus.port and not replica_of(model.id) else 0
+    first, host = config.prometheus_port, settings.host
+    port = first + int(model.id) if first and not replica_of(model.id) else 0
     opened = _opened(host, port) or (_opened(host, 0) if port else None)
     if opened is None:
         yield
@@ -88,17 +88,16 @@ def container_port(
         Starlette(routes=calls),
         Starlette(routes=views),
         Tokens(settings.token),
-        open_to_all=["/metrics"] if prometheus.open_to_all else [],
     )
     identity = made_for(settings.host, datetime.now(timezone.utc)) if settings.secure else None
     # Asked for first: a server closes its socket.
-    reached, number = settings.host if host == _ANY else host, opened.getsockname()[1]
+    number = opened.getsockname()[1]
     scheme, fingerprint = ("http", None) if identity is None else ("https", identity.fingerprint)
     server = HttpServer(guard, {opened: identity}, "container")
-    lease.port = HttpAddress(f"{scheme}://{reached}:{number}", fingerprint)
+    lease.port = HttpAddress(f"{scheme}://{host}:{number}", fingerprint)
     # A port that the job file names is somebody's address.
     logger.log(
-        logging.INFO if prometheus.port else logging.DEBUG,
+        logging.INFO if first else logging.DEBUG,
         "Metrics are served on %s/metrics",
         lease.port.url,
     )
@@ -110,7 +109,6 @@ def container_port(
 
 
 _JSON = "application/json"
-_ANY = "0.0.0.0"  # noqa: S104  # compared with what the job file says
 
 
 def _opened(host: str, port: int) -> socket.socket | None:

@@ -36,7 +36,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from samzapy.config.supervision import QueryConfig
 from samzapy.coordinator.client import pinned_to
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.web.views import LONGEST, Inspector, Record
@@ -63,6 +62,10 @@ logger = logging.getLogger(__name__)
 
 #: Seconds to wait for a connection to a container, and for the answer to a request that is passed on.
 CONNECT_S, ANSWER_S = 2.0, 10.0
+#: Seconds that a container may take to answer a question.
+QUESTION_S = 5.0
+#: The largest page of a query, in entries and in bytes.
+PAGE_ENTRIES, _PAGE_BYTES = 1_000, 1_048_576
 #: Seconds after which a client may ask again.
 RETRY_S = 1
 #: Containers that are asked at the same time. Each may answer with a whole page.
@@ -79,11 +82,9 @@ class ContainerPorts:
     attempt that was superseded is never asked.
     """
 
-    def __init__(self, coordinator: Coordinator, token: str, timeout_ms: int) -> None:
-        """`timeout_ms`: the longest time for the answer to a question."""
+    def __init__(self, coordinator: Coordinator, token: str) -> None:
         self._coordinator = coordinator
         self._headers = {"authorization": f"Bearer {token}"}
-        self._timeout_s = timeout_ms / 1000
         self._manager = urllib3.PoolManager(num_pools=1_000, maxsize=_ASKED)
         #: The connections to each container, with the port that they are for.
         self._pools: dict[str, tuple[HttpAddress, urllib3.HTTPConnectionPool]] = {}
@@ -99,12 +100,12 @@ class ContainerPorts:
         if port is None:
             return Answer(problem=Problem.MOVING, message="its container is starting or moving")
         try:
-            status, body, _ = self._request(container_id, port, "POST", "/questions", self._timeout_s, pack(question))
+            status, body, _ = self._request(container_id, port, "POST", "/questions", QUESTION_S, pack(question))
             if status == 200:
                 return unpack(Answer, body)
             reason = f"answers {status}"
         except urllib3.exceptions.ReadTimeoutError:
-            reason = f"has not answered for {self._timeout_s:g} s (job.query.timeout.ms)"
+            reason = f"has not answered for {QUESTION_S:g} s"
         except (urllib3.exceptions.HTTPError, ValueError) as cause:
             logger.debug("Container %s does not answer: %s", container_id, cause)
             reason = f"does not answer ({type(cause).__name__})"
@@ -164,14 +165,12 @@ class StoreQueries(Inspector):
         ask: Callable[[str, Question], Answer],
         owners: StoreOwners,
         texts: Mapping[str, StoreText],
-        limits: QueryConfig,
         streams: Inspector,
     ) -> None:
         """`ask` passes a question to the container with that id."""
         self._ask = ask
         self._owners = owners
         self._texts = texts
-        self._limits = limits
         self._messages = streams
         self._threads = ThreadPoolExecutor(_ASKED, "samzapy-questions")
         self.stores, self.streams = sorted(texts), streams.streams
@@ -245,10 +244,10 @@ class StoreQueries(Inspector):
 
     def _page(self, text: StoreText, parameters: Mapping[str, str]) -> Response:
         lower, upper = _bounds(text, parameters)
-        most = _number(parameters, "limit", self._limits.most, 1, self._limits.most)
+        most = _number(parameters, "limit", PAGE_ENTRIES, 1, PAGE_ENTRIES)
         owners = self._of_partition(parameters) or self._owners.everyone
         after = _place(parameters["after"]) if "after" in parameters else None
-        question = Question(text.name, lower, upper, most, self._limits.most_bytes, after=after)
+        question = Question(text.name, lower, upper, most, _PAGE_BYTES, after=after)
         answer = self._answer(question, owners, parameters)
         body = {
             "store": text.name,

@@ -95,22 +95,18 @@ def spark_application(
                 raise
         application = SparkApplication(jvm, context, master)
         try:
-            add_code(context, context.addPyFile, files, config, master)
+            add_code(context.addPyFile, files, master)
             jvm.settled()
             yield application
         finally:
             application.close()
 
 
-def add_code(
-    context: Any, add: Callable[[str], object], files: Iterable[str], config: JobConfig, master: Master
-) -> None:
-    """Ship `files`, by the context's method `add`, and the job's archives. Raises EnvironmentFailure."""
+def add_code(add: Callable[[str], object], files: Iterable[str], master: Master) -> None:
+    """Ship `files`, by the context's method `add`. Raises EnvironmentFailure."""
     with starting(master.address):
         for path in files:
             add(path)
-        for path in config.spark.archives:
-            context.addArchive(path)
 
 
 def _new_context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: str) -> Any:

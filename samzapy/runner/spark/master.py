@@ -309,7 +309,6 @@ def _folders(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
 def _paths(config: JobConfig) -> Iterator[tuple[str, Path | str | None]]:
     if config.task.checkpoint is not None:
         yield "task.checkpoint.path", config.task.checkpoint.path
-    yield "state.checkpoint.path", config.state_checkpoint.path
     for store in config.stores.values():
         if store.backup is not None:
             yield f"stores.{store.name}.backup.path", store.backup.path

@@ -3,7 +3,7 @@
 Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed
 (`StartingSpark`). If another run of the job is active, the job is claimed only when Spark has its executors and their
 Python workers. Spark may also wait for ever: for a cluster manager that has no room, for executors that do not come up,
-for a JVM that hangs. A run never waits in silence, and ends after `job.spark.start.timeout.ms`.
+for a JVM that hangs. A run never waits in silence, and ends after `START_S`.
 
 A `SparkRun` is the run of a claimed job:
 
@@ -45,6 +45,8 @@ from samzapy.runner.spark.supervisor import Patience, StoppedUncommitted, Superv
 from samzapy.runner.spark.user_code import TravellingCode
 from samzapy.runner.stopping import STOPPING, StopSignals
 
+#: Seconds that Spark may take to start.
+START_S = 600.0
 #: Seconds for Spark to warm up. It cannot while it waits for resources that the previous run holds.
 _WARM_S = 60.0
 #: Seconds between two checks of a Spark that starts.
@@ -115,17 +117,14 @@ class StartingSpark:
         start: Callable[[Start], SparkApplication],
         warm_for: int,
         address: str,
-        limit_ms: int,
         clock: Clock,
         on_event: Callable[[str], None],
     ) -> None:
         """`start` puts the closers of Spark on `Start.opened`. `warm_for`: the number of containers that `warm`
-        prepares Python workers for. `address`: Spark's master. `limit_ms`: the time that Spark may take to start; 0:
-        any. `on_event` gets a line when Spark takes long."""
+        prepares Python workers for. `address`: Spark's master. `on_event` gets a line when Spark takes long."""
         self._start = start
         self._warm_for = warm_for
         self._address = address
-        self._limit_s = limit_ms / 1000
         self._clock = clock
         self._on_event = on_event
         self._spark = Start()
@@ -157,12 +156,11 @@ class StartingSpark:
             if stopped():
                 self._spark.kill()
                 return None
-            if self._limit_s and self._patience.waited >= self._limit_s:
+            if self._patience.waited >= START_S:
                 last = self._spark.last_line
                 self._spark.kill()
                 raise EnvironmentFailure(
-                    f"job.spark.start.timeout.ms: Spark did not start on {self._address} within {self._limit_s:g} "
-                    f"s{last}"
+                    f"job.spark.master: Spark did not start on {self._address} within {START_S:g} s{last}"
                 )
             if self._patience.is_out():
                 self._on_event(
@@ -232,15 +230,12 @@ class SparkRunner(Runner):
             source = self._source.application(config, master, token, verbose=options.verbose, began=spark.began)
             return spark.opened.enter_context(source)
 
-        limit_ms = config.spark.start_timeout_ms
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job
         # failed, so the handlers go last; and containers are answered until Spark has stopped.
         with (
             ExitStack() as handlers,
             ExitStack() as services,
-            StartingSpark(
-                start, containers + standbys, master.address, limit_ms, self._clock, options.on_event
-            ) as starting,
+            StartingSpark(start, containers + standbys, master.address, self._clock, options.on_event) as starting,
         ):
             if job.announce():
                 starting.warm()

@@ -113,8 +113,8 @@ class SessionSpark(SparkSource):
         self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> Iterator[SparkApplication]:
         files = _files(config, master)
-        # Only the run's functions name the archives: `addPyFile` would add them to the session and to this process.
-        add_code(self._context, self._context.addFile, files, config, master)
+        # Only the run's functions name the files: `addPyFile` would add them to the session and to this process.
+        add_code(self._context.addFile, files, master)
         made = SharedApplication(self._context, master, token, [Path(path).name for path in files])
         try:
             yield made
@@ -145,7 +145,7 @@ class SubmittedSpark(SparkSource):
                 context = SparkContext(conf=conf, environment={TOKEN: token})
             made = SparkApplication(GivenJvm(context), context, master)
             try:
-                add_code(context, context.addPyFile, files, config, master)
+                add_code(context.addPyFile, files, master)
                 yield made
             finally:
                 made.close()

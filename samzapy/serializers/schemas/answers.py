@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
 from samzapy.config.reading.secrets import without_password
-from samzapy.config.streams.schemas import Reference, SchemaSettings
+from samzapy.config.streams.schemas import SchemaSettings
 from samzapy.errors import EnvironmentFailure, HandshakeFailed, SerdeError, Unreachable
 
 
@@ -25,9 +25,19 @@ class KnownSchema(NamedTuple):
     references: tuple[tuple[str, str], ...] = ()
 
 
+class Reference(NamedTuple):
+    """A schema that another one refers to by `name`: a version of a subject."""
+
+    name: str
+    subject: str
+    version: int
+
+
 #: The clients of `mock://` addresses keep their schemas themselves, so the serdes of a process share them.
 _MOCKS: dict[str, SchemaRegistryClient] = {}
-_RETRIES_WAIT_MS, _RETRIES_MOST_MS = 200, 2_000
+#: Seconds that the registry may take to answer; the repetitions of a request without an answer, with their pauses.
+ANSWER_S = 10.0
+RETRIES, _RETRIES_WAIT_MS, _RETRIES_MOST_MS = 3, 200, 2_000
 _UNAVAILABLE = frozenset({408, 429, 500, 502, 503, 504})
 #: OpenSSL's reasons: a certificate that has signed itself, or one of an authority that is not known.
 _UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21, 27})
@@ -86,13 +96,6 @@ class Registry:
             advice = "register it, or set auto.register=true or use.latest.version=true"
             raise SerdeError(f"{cause}: the subject has no schema like the job's; {advice}") from cause
         return self._with_references(known.schema_id, schema)
-
-    def complete(self, text: str, references: tuple[Reference, ...]) -> KnownSchema:
-        """The job's schema, with the schemas that it refers to; its id is -1."""
-        if not references:
-            return KnownSchema(-1, text)
-        schema = self._schema(text, references)
-        return self._kept(("text", text, *map(str, references)), lambda: self._with_references(-1, schema))
 
     def version_of(self, subject: str, text: str, references: tuple[Reference, ...]) -> int:
         """The version that a schema has in a subject, after `id_of`."""
@@ -206,8 +209,8 @@ def _refused_certificate(cause: BaseException | None) -> ssl.SSLCertVerification
 def _client_settings(settings: SchemaSettings) -> Iterator[tuple[str, Any]]:
     """The settings of Confluent's client."""
     yield "url", settings.url
-    yield "timeout", settings.timeout_ms / 1000
-    yield "max.retries", settings.retries
+    yield "timeout", ANSWER_S
+    yield "max.retries", RETRIES
     yield "retries.wait.ms", _RETRIES_WAIT_MS
     yield "retries.max.wait.ms", _RETRIES_MOST_MS
     cluster = settings.client.get("logical.cluster", "")

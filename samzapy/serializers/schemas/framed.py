@@ -102,9 +102,9 @@ class SchemaSerde(DocumentSerde):
             return  # nothing was written yet
 
     def own(self) -> KnownSchema | None:
-        """The job's schema, None if it has none."""
+        """The job's schema, with the id -1; None if it has none."""
         text = self._settings.schema
-        return None if text is None else self._registry.complete(text, self._settings.references)
+        return None if text is None else KnownSchema(-1, text)
 
     def written(self) -> KnownSchema:
         """The schema to write with. Raises SerdeError without a place or a schema."""
@@ -114,7 +114,7 @@ class SchemaSerde(DocumentSerde):
         if settings.schema is None:
             key = f"serializers.registry.{settings.name}"
             raise SerdeError(f"has no schema to write with: set {key}.schema.file, or {key}.use.latest.version=true")
-        return self._registry.id_of(self._subject(), settings.schema, settings.references)
+        return self._registry.id_of(self._subject(), settings.schema)
 
     def _subject(self) -> str:
         """The subject of the messages written here."""

@@ -119,8 +119,8 @@ class JsonSchemaSerde(SchemaSerde):
             raise SerdeError(f"json-schema serde: {which} is no JSON Schema ({reason})") from cause
         lost = _lost_reference(Resource.from_contents(schema, DRAFT202012), documents)
         if lost is not None:
-            key = f"serializers.registry.{self._settings.name}.references"
-            raise SerdeError(f"json-schema serde: {which}: $ref {lost!r} leads nowhere; name its schema in {key}")
+            advice = "register the schema with its references, and leave it out of the job file"
+            raise SerdeError(f"json-schema serde: {which}: $ref {lost!r} leads nowhere; {advice}")
 
         def check(value: Any) -> None:
             if not validator.is_valid(value):

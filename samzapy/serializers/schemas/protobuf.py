@@ -14,9 +14,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from samzapy.config.streams.schemas import Reference
 from samzapy.errors import SerdeError
-from samzapy.serializers.schemas.answers import KnownSchema
+from samzapy.serializers.schemas.answers import KnownSchema, Reference
 from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
 from samzapy.serializers.schemas.protobuf_values import check_of
 from samzapy.serializers.typed import shown

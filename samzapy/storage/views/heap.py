@@ -36,6 +36,8 @@ _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
 #: Groups that have their keys at hand; then all are forgotten.
 _REMEMBERED = 1_000
+#: Items of one entry of the store, and so of one changelog record.
+BLOCK_ITEMS = 64
 
 #: Items of full groups that are known by their hashes; then all are forgotten.
 _MOST_HASHES = 200_000
@@ -227,7 +229,13 @@ class HeapStore:
     )  # fmt: skip
 
     def __init__(
-        self, store: KeyValueStore[bytes, Any], name: str, *, size: int = 0, highest: bool = True, block_size: int = 64
+        self,
+        store: KeyValueStore[bytes, Any],
+        name: str,
+        *,
+        size: int = 0,
+        highest: bool = True,
+        block_size: int = BLOCK_ITEMS,
     ) -> None:
         """`size`: items of a group, 0 for no limit. `block_size`: items of one entry of the store, at most."""
         self._store = store
@@ -480,7 +488,7 @@ class HeapStoreFactory(StoreViewFactory):
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> HeapStore:
         keys, _ = read_engine(HeapKeys, settings)
-        return HeapStore(store, settings.store, size=keys.size, highest=keys.highest, block_size=keys.block_size)
+        return HeapStore(store, settings.store, size=keys.size, highest=keys.highest, block_size=BLOCK_ITEMS)
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         return read_engine(HeapKeys, settings)[1]

@@ -26,6 +26,8 @@ from samzapy.system.local.schema import create_tables, is_ready
 
 #: Bytes of the file's pages that a connection keeps in memory.
 CACHE_BYTES = 16_777_216
+#: Seconds that a writer waits for the write of another process.
+PATIENCE_S = 30.0
 _SYNCHRONOUS = ("normal", "full")
 _RETRY_S = 0.005
 _FULL = "database or disk is full"
@@ -40,7 +42,7 @@ class OutcomeUnknown(EnvironmentFailure):
 class Database:
     """A connection to a log in a file. One thread at a time, and only in the process that opened it.
 
-    Raises RetriableError when another process holds the write lock for longer than the busy time-out, else
+    Raises RetriableError when another process holds the write lock for longer than `PATIENCE_S`, else
     EnvironmentFailure.
     """
 
@@ -184,13 +186,11 @@ class Log(ABC):
 
 @dataclass(frozen=True)
 class LocalLog(Log):
-    """A log in a file. `path` (default `.samzapy/local.db` below the current folder); `busy_timeout_ms`: the longest
-    wait for another process's write; `synchronous`: with `normal`, commits survive the death of any process, with
-    `full` also a power cut."""
+    """A log in a file. `path` (default `.samzapy/local.db` below the current folder); `synchronous`: with `normal`, commits survive
+    the death of any process, with `full` also a power cut."""
 
     system: str
     path: Path
-    busy_timeout_ms: int = 30_000
     synchronous: str = "normal"
 
     def __str__(self) -> str:
@@ -210,9 +210,7 @@ class LocalLog(Log):
         except OSError as cause:
             raise EnvironmentFailure(f"{self}: cannot create ({cause.strerror})") from cause
         try:
-            connection = sqlite3.connect(
-                self.path, timeout=self.busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False
-            )
+            connection = sqlite3.connect(self.path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
             self._prepare(connection)
         except sqlite3.Error as cause:
             raise self.translated(cause) from cause
@@ -222,7 +220,7 @@ class LocalLog(Log):
 
     def translated(self, cause: sqlite3.Error) -> RetriableError | EnvironmentFailure:
         if "locked" in str(cause):
-            return RetriableError(f"{self}: locked by another process for {self.busy_timeout_ms} ms")
+            return RetriableError(f"{self}: locked by another process for {PATIENCE_S:g} s")
         return super().translated(cause)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
@@ -254,7 +252,7 @@ class LocalLog(Log):
             try:
                 change()
             except sqlite3.OperationalError as cause:
-                if "locked" not in str(cause) or waited * 1000 >= self.busy_timeout_ms:
+                if "locked" not in str(cause) or waited >= PATIENCE_S:
                     raise
             else:
                 return
@@ -263,7 +261,7 @@ class LocalLog(Log):
 
 
 def local_log(settings: SystemSettings) -> LocalLog:
-    """Read `path`, `busy.timeout.ms` and `synchronous`; ignores other keys. Raises ConfigError."""
+    """Read `path` and `synchronous`; ignores other keys. Raises ConfigError."""
     prefix, properties = f"systems.{settings.name}.", settings.properties
     problems = []
     path = properties.get("path", ".samzapy/local.db")
@@ -273,15 +271,12 @@ def local_log(settings: SystemSettings) -> LocalLog:
         file = Path(at_home(path)).absolute()
     except ValueError as cause:
         problems.append(ConfigProblem(f"{prefix}path", path, f"expected {cause}"))
-    timeout = properties.get("busy.timeout.ms", "30000")
-    if not timeout.isdecimal() or int(timeout) < 1:
-        problems.append(ConfigProblem(f"{prefix}busy.timeout.ms", timeout, "expected an integer >= 1"))
     synchronous = properties.get("synchronous", "normal")
     if synchronous not in _SYNCHRONOUS:
         problems.append(ConfigProblem(f"{prefix}synchronous", synchronous, "normal or full"))
     if problems:
         raise ConfigError(problems)
-    return LocalLog(settings.name, file, int(timeout), synchronous)
+    return LocalLog(settings.name, file, synchronous)
 
 
 def _create_file(path: Path) -> None:

@@ -1,18 +1,14 @@
-"""One contract for every place where tasks' own states are kept: a topic on any system, and files."""
+"""One contract for the topic of tasks' own states, on any system."""
 
-import errno
-import os
 import uuid
-from pathlib import Path
 
 import pytest
 from system_under_test import SystemUnderTest
 from systems import SYSTEMS
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.checkpoint.states import PART_BYTES, FileCheckpointStore, TopicCheckpointStore
+from samzapy.checkpoint.states import PART_BYTES, TopicCheckpointStore
 from samzapy.errors import EnvironmentFailure, RestoreError
-from samzapy.testing import ManualClock
 
 LARGE = bytes(range(256)) * (5 * PART_BYTES // 512)
 
@@ -39,12 +35,9 @@ def topic_store(system, stream, task):
 SLOW_KAFKA = pytest.param(SYSTEMS["kafka"].values[0], id="kafka", marks=[pytest.mark.kafka, pytest.mark.slow])
 
 
-@pytest.fixture(params=["files", SYSTEMS["memory"], SYSTEMS["local"], SLOW_KAFKA])
-def new_store(request, tmp_path, stream):
+@pytest.fixture(params=[SYSTEMS["memory"], SYSTEMS["local"], SLOW_KAFKA])
+def new_store(request, stream):
     """Makes stores of a task, as one attempt after the other would."""
-    if request.param == "files":
-        yield lambda task="Partition 0": FileCheckpointStore(tmp_path / task)
-        return
     system = SystemUnderTest(request.param(request))
     yield lambda task="Partition 0": topic_store(system, stream, task)
     system.close()
@@ -86,61 +79,6 @@ def test_what_was_removed_is_gone(new_store):
     assert successor.times() == [30, 40]
     with pytest.raises(RestoreError, match="there is no such state"):
         successor.recover(20)
-
-
-def test_a_file_that_was_changed_is_told_by_its_path(tmp_path):
-    store = FileCheckpointStore(tmp_path)
-    store.persist(10, b"one")
-    (tmp_path / "10.state").write_bytes((tmp_path / "10.state").read_bytes()[:-1])
-    with pytest.raises(RestoreError, match=r"10\.state: the state is damaged"):
-        FileCheckpointStore(tmp_path).recover(10)
-
-
-def test_a_superseded_process_that_goes_on_with_its_write_damages_nothing(tmp_path, monkeypatch):
-    opened, successor = Path.open, FileCheckpointStore(tmp_path)
-
-    def after_a_pause(path, *arguments):
-        file = opened(path, *arguments)
-        monkeypatch.undo()
-        successor.persist(10, b"of the successor")
-        return file
-
-    monkeypatch.setattr(Path, "open", after_a_pause)
-    FileCheckpointStore(tmp_path).persist(10, b"of the other one")
-    # Both states have their own positions, so either may be the last one.
-    assert FileCheckpointStore(tmp_path).recover(10) == b"of the other one"
-    assert [path.name for path in tmp_path.iterdir()] == ["10.state"]
-
-
-def test_what_killed_processes_have_left_is_removed_when_it_is_old(tmp_path):
-    day_s = 86_400
-    for name, age_s in [("10.tmp", 2 * day_s), (".0af3.tmp", 2 * day_s), (".0af4.tmp", day_s // 2)]:
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (ManualClock().wall_ms() / 1000 - age_s,) * 2)
-    store = FileCheckpointStore(tmp_path, ManualClock())
-    store.persist(20, b"two")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".0af4.tmp", "20.state"]
-    assert store.times() == [20]
-
-
-def test_a_state_that_does_not_fit_leaves_nothing_and_the_one_before(tmp_path, monkeypatch):
-    store = FileCheckpointStore(tmp_path)
-    store.persist(10, b"one")
-
-    def full(_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(EnvironmentFailure, match=r"10\.state: cannot write the state \(No space left on device\)"):
-        store.persist(10, b"two")
-    assert store.recover(10) == b"one"
-    assert [path.name for path in tmp_path.iterdir()] == ["10.state"]
-
-
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentFailure, match=r"cannot write the state"):
-        FileCheckpointStore(tmp_path / "file" / "task").persist(10, b"one")
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ class Subject:
 
 
 class Heap(Subject):
-    keys: ClassVar = {"factory": "heap", "heap.size": "3", "heap.block.size": "2"}
+    keys: ClassVar = {"factory": "heap", "heap.size": "3"}
 
     def change(self, view, number):
         view.push(f"item {number}", number, "group")

@@ -102,12 +102,11 @@ class CountedFlights:
 
 @pytest.fixture
 def local(tmp_path):
-    return {"systems.events.path": str(tmp_path / "events.db"), "state.checkpoint.path": str(tmp_path / "states")}
+    return {"systems.events.path": str(tmp_path / "events.db")}
 
 
-@pytest.mark.parametrize("store", ["topic", "file"])
-def test_persistent_counts_are_those_of_the_oracle_and_go_on_where_they_were(local, store):
-    job = CountedFlights({**local, "state.checkpoint.store.factory": store, "task.commit.ms": "5"})
+def test_persistent_counts_are_those_of_the_oracle_and_go_on_where_they_were(local):
+    job = CountedFlights({**local, "task.commit.ms": "5"})
     job.append(200)
     outcome = job.run()
     assert outcome.status.processed == len(job.sent)
@@ -149,9 +148,8 @@ def alive(process):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["topic", "file"])
-def test_persistent_counts_are_exact_after_kills_on_the_embedded_system(tmp_path, local, store):
-    job = CountedFlights({**local, "state.checkpoint.store.factory": store, "task.commit.ms": "50"})
+def test_persistent_counts_are_exact_after_kills_on_the_embedded_system(tmp_path, local):
+    job = CountedFlights({**local, "task.commit.ms": "50"})
     killed_again_and_again(tmp_path, job, 5)
 
 

@@ -80,7 +80,7 @@ def test_executors_run_in_the_environment_that_was_packed_for_them(cluster, tmp_
     assert packed.exit_code == 0, packed.stderr
     assert "pyspark" not in {name.partition("-")[0] for name in packages_in(tmp_path / "env.tar.gz")}
     python = {"job.spark.conf.spark.pyspark.python": "./env/bin/python"}
-    scene = Scene(cluster, tmp_path, kafka, **{"job.spark.archives": f"{tmp_path}/env.tar.gz#env", **python})
+    scene = Scene(cluster, tmp_path, kafka, **{"job.spark.conf.spark.archives": f"{tmp_path}/env.tar.gz#env", **python})
     scene.run()
     scene.check()
 

@@ -50,7 +50,6 @@ class Run:
             "task.inputs": f"kafka.{self.name}",
             "task.commit.ms": "100",
             "task.stall.ms": "300",
-            "job.lag.interval.ms": "200",
             "systems.kafka.samza.factory": "kafka",
             "systems.kafka.consumer.bootstrap.servers": servers,
             "systems.kafka.default.stream.samza.msg.serde": "string",
@@ -168,7 +167,7 @@ def test_a_lag_is_stale_while_its_broker_is_frozen_and_known_again_after_it(tmp_
         return any(text in record.getMessage() for record in list(caplog.records))
 
     with own_broker(tmp_path / "broker") as broker:
-        run = Run(broker.start(), **{"job.lag.interval.ms": "1000"})
+        run = Run(broker.start())
         run.create()
         run.send("a", "b")
         run.start()

@@ -147,7 +147,7 @@ def test_sigterm_makes_every_container_commit_and_leaves_no_process_and_no_secre
 @pytest.mark.slow
 def test_a_failing_task_is_told_at_once_and_given_up_in_one_line(scene):
     scene.write(50)
-    keys = {"task.class": "stubborn:Failing", "job.spark.max.resubmits": "1", "job.spark.resubmit.backoff.max.ms": "10"}
+    keys = {"task.class": "stubborn:Failing", "job.spark.max.resubmits": "1"}
     overrides = [argument for key, value in keys.items() for argument in ("--config", f"{key}={value}")]
     run = scene.run("--master", "local[2,1]", "--until-end", *overrides)
     assert run.wait() == 1

@@ -58,7 +58,7 @@ systems.local.default.stream.samza.offset.default=oldest
         job.close()
     assert (
         "error: container 0: Partition 0: process of local.in[0]@1 failed: KeyError: 'user' (visits.py:11); "
-        "failed attempts of this kind: 4 (task.failure.same.max)"
+        "failed attempts of this kind: 4"
     ) in job.errors
     assert "attempt 5" not in job.errors
     printed = [json.loads(line) for line in job.errors.splitlines() if line.startswith("{")]

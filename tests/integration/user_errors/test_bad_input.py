@@ -123,7 +123,7 @@ CONFIGURATION = [
     ({"task.class": "bad_tasks:NOT_A_CLASS"}, "task.class: bad_tasks.NOT_A_CLASS is not a class"),
     ({"task.class": "bad_tasks:NoTask"}, "task.class: NoTask must be a StreamTask that defines process("),
     ({"task.class": "bad_tasks:Abstract"}, "task.class: Abstract must define process("),
-    ({"systems.local.busy.timeout.ms": "0"}, "systems.local.busy.timeout.ms: expected an integer >= 1, got '0'"),
+    ({"systems.local.synchronous": "off"}, "systems.local.synchronous: normal or full, got 'off'"),
     ({"systems.local.samza.factory": "no_such:Factory"}, "systems.local.samza.factory: cannot import no_such"),
 ]
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from samzapy.storage.views import heap
 from samzapy.testing import OpenStore, open_store
 
 
@@ -95,9 +96,9 @@ class HeapMachine(ViewMachine):
     def chosen(self, data):
         self.size = data.draw(st.sampled_from([0, 0, 1, 3, 7]))
         self.highest = data.draw(st.booleans())
-        block = data.draw(st.integers(2, 4))
+        heap.BLOCK_ITEMS = data.draw(st.integers(2, 4))
         order = "highest" if self.highest else "lowest"
-        return {"heap.size": str(self.size), "heap.order": order, "heap.block.size": str(block)}
+        return {"heap.size": str(self.size), "heap.order": order}
 
     def ordered(self, group):
         """(score, bytes), the best first."""

@@ -1,6 +1,7 @@
 """Checkpoint records and the files they are kept in."""
 
 import json
+import os
 import re
 from contextlib import closing
 from dataclasses import replace
@@ -16,11 +17,12 @@ from samzapy.checkpoint.factories import manager_for
 from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.checkpoint.offsets import starting_offset
 from samzapy.checkpoint.records import read_changelog_partitions, write_changelog_partitions
-from samzapy.checkpoint.states import TopicCheckpointStoreFactory
+from samzapy.checkpoint.states import state_checkpoints
 from samzapy.config.loader import load_job
 from samzapy.config.streams import StreamConfig
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, PositionVoid, RestoreError, TaskMigrated
 from samzapy.system.clients import job_clients
+from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("kafka", "orders.eu", 3)
 CHECKPOINT = Checkpoint({SSP: 481}, {"counts": 92}, epoch=7, time_ms=1_700_000_000_000, clock=5)
@@ -97,6 +99,15 @@ def test_a_superseded_process_that_goes_on_with_its_write_does_not_put_its_check
         first.write({"Partition 0": CHECKPOINT})
     assert successor.read(["Partition 0"])["Partition 0"] == committed
     assert [path.name for path in tmp_path.iterdir()] == ["task-Partition%200.json"]
+
+
+def test_what_killed_processes_have_left_is_removed_when_it_is_old(tmp_path):
+    day_s = 86_400
+    for name, age_s in [("10.tmp", 2 * day_s), (".0af3.tmp", 2 * day_s), (".0af4.tmp", day_s // 2)]:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (ManualClock().wall_ms() / 1000 - age_s,) * 2)
+    FileCheckpointManager(tmp_path, ManualClock()).write({"a": CHECKPOINT})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".0af4.tmp", "task-a.json"]
 
 
 def test_task_names_that_differ_only_in_odd_characters_have_files_of_their_own(tmp_path):
@@ -192,7 +203,7 @@ def test_a_job_takes_no_state_of_another_job_with_the_same_topic():
                 "systems.memory.cluster": "shared-states",
             }
         )
-        return TopicCheckpointStoreFactory().store(config, "Partition 0", job_clients(config, "test"))
+        return state_checkpoints(config, "Partition 0", job_clients(config, "test"))
 
     store("fraud_eu", "1").persist(10_000, b"a")
     with pytest.raises(
@@ -219,11 +230,10 @@ def test_a_tilde_is_the_home_folder_for_the_checkpoints(tmp_path, monkeypatch, g
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path / "work")
-    config = load_job({**FILES, "task.checkpoint.path": given, "state.checkpoint.path": given})
+    config = load_job({**FILES, "task.checkpoint.path": given})
     with closing(job_clients(config, "test")) as clients:
         manager_for(config, clients).start()
     assert (tmp_path / below / config.job_name).is_dir()
-    assert Path(config.state_checkpoint.path).absolute() == tmp_path / below
 
 
 def test_the_home_folder_of_a_user_who_has_none_is_refused():

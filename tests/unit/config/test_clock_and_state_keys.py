@@ -1,17 +1,14 @@
 """`state.checkpoint.*`, and the keys of event time."""
 
-from pathlib import Path
-
 import pytest
 
 from samzapy.config.job import JobClockConfig
-from samzapy.config.reading.classes import FILE_STATE_CHECKPOINTS, TOPIC_STATE_CHECKPOINTS
 from samzapy.config.tasks.checkpoint import StateCheckpointConfig
 
 
-def test_states_are_kept_in_a_topic_beside_the_checkpoints_unless_told_otherwise(load):
+def test_states_are_in_a_topic_next_to_the_checkpoints(load):
     config = load()
-    assert config.state_checkpoint == StateCheckpointConfig(TOPIC_STATE_CHECKPOINTS, 10_000, system="kafka")
+    assert config.state_checkpoint == StateCheckpointConfig(10_000, system="kafka")
     assert config.clock == JobClockConfig(60_000, 86_400_000)
     assert config.startpoints
 
@@ -20,8 +17,6 @@ def test_every_key_is_read(load):
     config = load(
         {
             "systems.other.samza.factory": "local",
-            "state.checkpoint.store.factory": "file",
-            "state.checkpoint.path": "states",
             "state.checkpoint.interval.ms": "60000",
             "task.checkpoint.system": "other",
             "task.checkpoint.replication.factor": "3",
@@ -30,7 +25,7 @@ def test_every_key_is_read(load):
             "job.startpoint.enabled": "false",
         }
     )
-    assert config.state_checkpoint == StateCheckpointConfig(FILE_STATE_CHECKPOINTS, 60_000, Path("states"), "other", 3)
+    assert config.state_checkpoint == StateCheckpointConfig(60_000, "other", 3)
     assert config.clock == JobClockConfig(-1, 0)
     assert not config.startpoints
 
@@ -39,8 +34,6 @@ def test_every_key_is_read(load):
     ("key", "value", "expected"),
     [
         ("state.checkpoint.interval.ms", "0", "expected an integer >= 1"),
-        ("state.checkpoint.store.factory", "hdfs", "topic, kafka, file"),
-        ("state.checkpoint.store.factory", "file", "state.checkpoint.path: required"),
         ("task.watermark.idle.timeout.ms", "soon", "task.watermark.idle.timeout.ms: expected an integer, got"),
         ("task.event.time.max.ahead.ms", "soon", "expected an integer, got 'soon'"),
         ("job.startpoint.enabled", "perhaps", "expected true or false"),

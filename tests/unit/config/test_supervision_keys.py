@@ -23,11 +23,10 @@ def test_every_key_is_read(load):
             "task.stall.ms": "0",
             "task.stall.policy": "fail",
             "job.offsets.mirror": "false",
-            "job.lag.interval.ms": "700",
         }
     ).supervision
     log = LogConfig(logging.DEBUG, True, Path("/var/log/jobs"))
-    assert found == SupervisionConfig(log, 0, True, 700, False)
+    assert found == SupervisionConfig(log, 0, True, False)
 
 
 def test_keyed_stores_are_stores_of_the_job(load):

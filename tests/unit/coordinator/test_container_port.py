@@ -32,14 +32,14 @@ MODEL = JobModel((ContainerModel("0", (TASK,)),), (STANDBY,))
 class Port:
     """A port in a job of one container, and its driver."""
 
-    def __init__(self, opened, *, model=MODEL.containers[0], secure=False, **keys):
+    def __init__(self, opened, *, model=MODEL.containers[0], secure=False, host="127.0.0.1", **keys):
         flat = QUERY_JOB | {key.replace("_", "."): value for key, value in keys.items()}
         self.coordinator = Coordinator("j", JobSpec(MODEL, flat), 15.0)
         self.metrics, stores = Registry(), CommittedStores()
         self.metrics.gauge("Partition 0", "processed.kafka.in").set(7)
         stores.publish({"counts": {0: PublishedStore(engine_with({b"a": b"1"}))}})
         self.config, self.lease = load_job(flat), LocalLease(self.coordinator, model.id)
-        settings = PortSettings("127.0.0.1", TOKEN, secure)
+        settings = PortSettings(host, TOKEN, secure)
         self.context = container_port(settings, self.config, model, self.lease, self.metrics, stores)
         opened.enter_context(self.context)
         self.lease.report(ContainerReport(model.id, self.lease.epoch, "running"))
@@ -86,11 +86,6 @@ def test_a_scrape_needs_a_token_that_reads_a_question_one_that_acts(port):
     assert served.ask(f"/?token={tokens.read}", None).status == 403, "a port gives no cookies"
 
 
-def test_an_open_port_gives_its_metrics_to_everybody_and_nothing_else(port):
-    served = port(metrics_prometheus_open="true")
-    assert [served.ask(path, None).status for path in ("/metrics", "/snapshot")] == [200, 403]
-
-
 def test_without_queries_nothing_is_answered_about_stores(port):
     served = port(job_query_enabled="false")
     assert served.ask("/questions", method="POST", body=pack(Question("counts", None, None, 1, 1))).status == 404
@@ -106,7 +101,7 @@ def test_a_port_that_is_taken_is_replaced_and_a_standby_takes_any(port, caplog):
 
 
 def test_a_container_that_cannot_listen_runs_without_a_port(port, caplog):
-    served = port(metrics_prometheus_host="192.0.2.1")
+    served = port(host="192.0.2.1")
     assert served.lease.port is None
     assert "cannot listen on 192.0.2.1:0" in caplog.text
 

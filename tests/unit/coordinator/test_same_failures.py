@@ -76,7 +76,7 @@ def test_the_last_failure_of_a_kind_is_permanent_whichever_attempt_it_ended():
         verdicts.append(job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", "no", 1, user=at(3))))
     assert verdicts == [False, True]
     assert [each.permanent for each in job.status().failures] == [False, True]
-    assert job.status().failures[-1].message == "no; failed attempts of this kind: 2 (task.failure.same.max)"
+    assert job.status().failures[-1].message == "no; failed attempts of this kind: 2"
 
 
 def test_a_short_trouble_of_the_host_is_no_repeated_failure_of_its_containers():

@@ -14,10 +14,10 @@ import samzapy
 from samzapy.admin.inspection import JobInspector
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
-from samzapy.config.supervision import QueryConfig
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import Addresses
+from samzapy.coordinator.web import queries
 from samzapy.coordinator.web.port import PortSettings, container_port
 from samzapy.coordinator.web.queries import StoreQueries
 from samzapy.coordinator.web.tls import made_for
@@ -39,12 +39,18 @@ MODEL = JobModel(
 )
 FLAT = {
     **QUERY_JOB,
-    "job.query.timeout.ms": "300",
-    "job.query.page.max.entries": "5",
     "stores.numbers.factory": "inmemory",
     "stores.numbers.key.serde": "long",
     "stores.numbers.msg.serde": "json",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _limits():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queries, "QUESTION_S", 0.3)
+        patch.setattr(queries, "PAGE_ENTRIES", 5)
+        yield
 
 
 class Container:
@@ -318,7 +324,7 @@ def test_a_container_that_does_not_answer_in_time_is_503(empty):
         status, found, _ = empty.get("/stores/counts/a", partition=0)
     assert (status, found["error"]) == (
         503,
-        "store 'counts': container 0 has not answered for 0.3 s (job.query.timeout.ms); ask again",
+        "store 'counts': container 0 has not answered for 0.3 s; ask again",
     )
     status, found, _ = empty.get("/stores/counts/a", partition=0)
     assert (status, "container 0 does not answer" in found["error"]) == (503, True)
@@ -346,7 +352,7 @@ def test_a_page_of_many_containers_is_not_a_page_of_each():
         sent.append(len(answer.entries))
         return answer
 
-    queries = StoreQueries(ask, owners, texts, QueryConfig(most=20), JobInspector(load_job(FLAT)))
+    queries = StoreQueries(ask, owners, texts, JobInspector(load_job(FLAT)))
     question = Question("counts", None, None, 20, 1_000_000)
     answer = queries._answer(question, owners.everyone, {})
     assert [each.key for each in answer.entries] == keys[:20]

@@ -10,7 +10,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
 from samzapy.checkpoint.factories import TopicCheckpointManagerFactory
-from samzapy.checkpoint.states import TopicCheckpointStoreFactory
+from samzapy.checkpoint.states import state_checkpoints
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.config.streams.systems import TOPIC_SETTINGS
@@ -89,7 +89,7 @@ def created(admin, changes):
     config = load_job(JOB | STORE | logs | changes)
     prepare(config)
     with closing(job_clients(config, "test")) as clients:
-        TopicCheckpointStoreFactory().store(config, "Partition 0", clients).times()
+        state_checkpoints(config, "Partition 0", clients).times()
     found = {stream: admin.describe(stream).config for stream in admin.list_streams()}
     for stream in found:
         admin.delete(stream)
@@ -273,7 +273,9 @@ def test_shipped_code_is_importable_here_and_a_missing_file_is_named(tmp_path, m
 def test_a_missing_archive_is_named_unless_it_is_elsewhere(tmp_path):
     (tmp_path / "env.tar.gz").touch()
     check_archives([f"{tmp_path}/env.tar.gz#env", "hdfs://host/env.tar.gz#env"])
-    with pytest.raises(ConfigError, match=r"^job\.spark\.archives: file not found, got 'gone\.tar\.gz#env'$"):
+    with pytest.raises(
+        ConfigError, match=r"^job\.spark\.conf\.spark\.archives: file not found, got 'gone\.tar\.gz#env'$"
+    ):
         check_archives(["gone.tar.gz#env"])
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from samzapy.config.stores.store import LocalFiles
 from samzapy.storage.kv.memory import InMemoryStorageEngine
 from samzapy.storage.task_store import Flushing
 from samzapy.testing import ManualClock
@@ -34,8 +33,8 @@ def engine():
     return Slow()
 
 
-def flushing(engine, clock, **bounds):
-    return Flushing(engine, LocalFiles(**{"flush_records": 100, "flush_interval_ms": 10_000, **bounds}), clock)
+def flushing(engine, clock, interval_ms=10_000):
+    return Flushing(engine, interval_ms, clock, 100)
 
 
 def commits(of, clock, *sizes):
@@ -83,12 +82,12 @@ def test_half_the_time_begins_it_and_the_whole_waits(engine, clock):
 
 
 def test_without_an_interval_every_commit_waits(engine, clock):
-    commits(flushing(engine, clock, flush_interval_ms=0), clock, 1, 1)
+    commits(flushing(engine, clock, interval_ms=0), clock, 1, 1)
     assert engine.calls == ["wait", "wait"]
 
 
 def test_nothing_is_flushed_where_nothing_was_written(engine, clock):
-    of = flushing(engine, clock, flush_interval_ms=0)
+    of = flushing(engine, clock, interval_ms=0)
     clock.advance(100)
     of.flush_if_due()
     assert engine.calls == []

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from samzapy.errors import ConfigError, EnvironmentFailure, StoreRefused
-from samzapy.storage.views import HeapItem, Hit, Tokenizer
+from samzapy.storage.views import HeapItem, Hit, Tokenizer, heap
 from samzapy.storage.views.inverted_index import AllOf, AnyOf, Phrase, WordTokenizer, parse
 from samzapy.storage.views.sketches import BloomSerde, HyperLogLogSerde, KllSerde, library
 from samzapy.testing import open_store
@@ -202,8 +202,9 @@ def test_a_heap_that_is_made_smaller_drops_its_worst_items_at_the_next_push(open
     assert smaller.store.score(3) is None
 
 
-def test_a_nearly_sorted_stream_comes_out_sorted_and_a_commit_sends_the_changed_blocks_only(opened):
-    store = opened("heap", heap_order="lowest", heap_block_size="16")
+def test_a_nearly_sorted_stream_comes_out_sorted_and_a_commit_sends_the_changed_blocks_only(opened, monkeypatch):
+    monkeypatch.setattr(heap, "BLOCK_ITEMS", 16)
+    store = opened("heap", heap_order="lowest")
     times = [at + shift for at in range(0, 600, 3) for shift in (7, 0, 11)]
     out = []
     for number, at in enumerate(times):
@@ -411,8 +412,9 @@ def test_a_cube_that_was_rolled_up_otherwise_is_not_continued(opened):
         other.stores.as_seen(other.stores.stores)
 
 
-def test_the_list_of_a_heaps_blocks_stays_small_however_large_its_items_are(opened):
-    store = opened("heap", heap_block_size="2")
+def test_the_list_of_a_heaps_blocks_stays_small_however_large_its_items_are(opened, monkeypatch):
+    monkeypatch.setattr(heap, "BLOCK_ITEMS", 2)
+    store = opened("heap")
     items = [f"{'x' * 1_000}{number:03}" for number in range(100)]
     for number, item in enumerate(items):
         store.store.push(item, number, "by score")

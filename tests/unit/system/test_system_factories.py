@@ -42,13 +42,12 @@ def test_what_is_no_factory_is_refused_with_the_key_in_one_line(path, message):
 
 
 def test_bad_settings_are_refused_with_every_key():
-    properties = {"path": " ", "busy.timeout.ms": "soon", "synchronous": "off"}
+    properties = {"path": " ", "synchronous": "off"}
     settings = SystemSettings("s", "samzapy.system.local.factory:LocalSystemFactory", properties=properties)
     with pytest.raises(ConfigError) as raised:
         system_factory(settings)
     assert {problem.key for problem in raised.value.problems} == {
         "systems.s.path",
-        "systems.s.busy.timeout.ms",
         "systems.s.synchronous",
     }
 

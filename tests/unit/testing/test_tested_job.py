@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 from tested_tasks import JOB, Counting
 
@@ -47,7 +46,6 @@ def test_metrics_stay_in_the_test(tmp_path):
         "metrics.reporter.shown.class": "snapshot",
         "metrics.reporter.shown.stream": "sys.metrics",
         "metrics.reporter.exported.class": "otel",
-        "metrics.reporter.exported.endpoint": "http://collector:4318/v1/metrics",
     }
     found = job.tested_job(Counting, JOB | keys, None, tmp_path)
     assert [each.name for each in found.metrics_reporters] == ["told", "shown"]
@@ -55,9 +53,3 @@ def test_metrics_stay_in_the_test(tmp_path):
 
 def test_a_stall_does_not_end_the_process_of_the_test(tmp_path):
     assert not job.tested_job(Counting, JOB | {"task.stall.policy": "fail"}, None, tmp_path).supervision.stall_fails
-
-
-def test_the_files_of_a_tasks_own_state_are_those_of_the_test(tmp_path):
-    keys = {"state.checkpoint.store.factory": "file", "state.checkpoint.path": "/production/states"}
-    found = job.tested_job(Counting, JOB | keys, None, tmp_path)
-    assert Path(found.state_checkpoint.path).is_relative_to(tmp_path)

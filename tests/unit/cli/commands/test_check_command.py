@@ -203,7 +203,10 @@ def test_records_of_a_stream_that_matches_are_read_with_the_serde_of_the_express
             ],
             "stores.s.side.inputs.processor",
         ),
-        (["job.spark.archives=missing.tar.gz#env"], "job.spark.archives: file not found, got 'missing.tar.gz#env'"),
+        (
+            ["job.spark.conf.spark.archives=missing.tar.gz#env"],
+            "job.spark.conf.spark.archives: file not found, got 'missing.tar.gz#env'",
+        ),
         (["systems.local.synchronous=maybe"], "systems.local.synchronous: "),
     ],
 )

@@ -31,6 +31,6 @@ def test_the_output_says_what_is_packed_and_how_a_job_uses_it(samzapy, monkeypat
     assert without == "without pyspark and py4j, on /usr/bin/python3"
     assert rest == [
         "add to the job:",
-        "  job.spark.archives=env.tar.gz#env",
+        "  job.spark.conf.spark.archives=env.tar.gz#env",
         "  job.spark.conf.spark.pyspark.python=./env/bin/python",
     ]

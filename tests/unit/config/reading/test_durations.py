@@ -64,5 +64,7 @@ def test_a_bad_duration_is_refused_with_examples(text):
 
 
 def test_a_duration_out_of_bounds_is_refused():
-    with pytest.raises(ConfigError, match=r"job.handover.ms: expected an integer from 0 to 3600000, got '7200000'"):
-        load_job({**JOB, "job.handover.ms": "2h"})
+    with pytest.raises(
+        ConfigError, match=r"job.spark.lease.ms: expected an integer from 1000 to 3600000, got '7200000'"
+    ):
+        load_job({**JOB, "job.spark.lease.ms": "2h"})

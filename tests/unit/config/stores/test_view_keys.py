@@ -27,7 +27,6 @@ def test_the_keys_in_force_are_those_of_the_stores_engine():
     assert found == {
         "stores.top.heap.size",
         "stores.top.heap.order",
-        "stores.top.heap.block.size",
         "stores.found.index.tokenizer",
     }
     assert settings["stores.top.heap.size"] == "7"

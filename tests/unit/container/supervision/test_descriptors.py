@@ -15,6 +15,7 @@ from samzapy.container.supervision.worker_process import (
     memory_needed,
 )
 from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.storage.changelog.restore import CHUNK_BYTES
 from samzapy.storage.spec import store_specs
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.testing import open_store
@@ -115,9 +116,9 @@ def test_stores_share_the_memory_that_the_keys_of_the_container_bound():
         for name in "ab"
         for key, value in {"factory": "rocksdb", "key.serde": "string", "msg.serde": "string"}.items()
     }
-    logged = {"stores.a.changelog": "s.a-log", "stores.a.restore.max.bytes": str(2**31)}
+    logged = {"stores.a.changelog": "s.a-log"}
     _, start, restore, more = planned(3, **stores, **logged, **{"container.rocksdb.cache.bytes": "8388608"})
-    assert [part.size for part in restore] == [2**31]
+    assert [part.size for part in restore] == [CHUNK_BYTES]
     assert {part.use: part.reason for part in start}["opened stores"] == "6 parts of stores"
     assert {part.reason: part.size for part in more} == {
         "two polls": 48_000_000,

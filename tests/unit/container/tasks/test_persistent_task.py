@@ -8,7 +8,7 @@ from jobs.memory_job import MemoryJob
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, SystemStream
 from samzapy.api.system import OutgoingRecord
 from samzapy.config.loader import load_job
-from samzapy.errors import RestoreError, TaskFailed
+from samzapy.errors import TaskFailed
 from samzapy.operators.persistent import NonWindowState, PersistentTask, Sum
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
@@ -50,19 +50,17 @@ class SummingTask(PersistentTask[int], EndOfStreamListenerTask):
         self.calls.append(("end", self.name, self.state.value))
 
 
-@pytest.fixture(params=["topic", "file"])
-def job(request, tmp_path):
-    return make(tmp_path, request.param)
+@pytest.fixture
+def job(tmp_path):
+    return make(tmp_path)
 
 
-def make(folder, store="topic", **keys):
+def make(folder, **keys):
     job = MemoryJob(
         folder,
         task=SummingTask,
         **{
             "state.checkpoint.interval.ms": str(INTERVAL),
-            "state.checkpoint.store.factory": store,
-            "state.checkpoint.path": str(folder / "states"),
             "task.poll.batch.size": "2",
             "task.commit.ms": "50000",
             "task.watermark.idle.timeout.ms": "-1",
@@ -108,18 +106,6 @@ def test_a_message_that_is_late_for_a_cut_is_in_the_next_one(tmp_path):
     cuts = [(time_ms, cut) for name, time_ms, cut in made(job, "cut") if name == "Partition 0"]
     # Commits after three and after six messages; the last message is older than the first cut.
     assert cuts == [(20, 1 + 4), (40, 1 + 4 + 2 + 8 + 32)]
-
-
-def test_a_store_that_is_gone_is_told_instead_of_counting_from_nothing(tmp_path):
-    job = make(tmp_path, "file")
-    send(job, (0, 5, 1))
-    run(job)
-    for path in (tmp_path / "states").rglob("*.state"):
-        path.unlink()
-    with pytest.raises(RestoreError, match=r"Partition \d: the job has committed and has no state checkpoint"):
-        run(job)
-    run(job, **{"systems.mem.streams.in.samza.reset.offset": "true"})
-    assert dict(made(job, "end"))["Partition 0"] == 1
 
 
 class SinkingTask(SummingTask):

@@ -2,9 +2,8 @@
 
 import pytest
 
-from samzapy.api.event_time import StateCheckpointTask, TaskClock, TimedState
+from samzapy.api.event_time import CheckpointStore, StateCheckpointTask, TaskClock, TimedState
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint.states import FileCheckpointStore
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
 from samzapy.errors import RestoreError, TaskFailed
 from samzapy.testing import ManualClock
@@ -24,11 +23,37 @@ class TakingTask(StateCheckpointTask):
         return TimedState(10, b"taken")
 
 
-class Rig:
-    """Attempts of one task in `folder`; `job_clock` is the job's."""
+class States(CheckpointStore):
+    """States in a dict."""
 
-    def __init__(self, folder):
-        self.store = FileCheckpointStore(folder)
+    def __init__(self):
+        self.values = {}
+
+    def persist(self, time_ms, value):
+        self.values[time_ms] = value
+
+    def times(self):
+        return sorted(self.values)
+
+    def recover(self, time_ms):
+        return self.values[time_ms]
+
+    def remove(self, times):
+        for time in times:
+            self.values.pop(time, None)
+
+    def place(self, time_ms):
+        return str(time_ms)
+
+    def close(self):
+        pass
+
+
+class Rig:
+    """Attempts of one task; `job_clock` is the job's."""
+
+    def __init__(self):
+        self.store = States()
         self.job_clock = None
         self.clock = ManualClock()
         self.offsets = {SSP: 0}
@@ -52,8 +77,8 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path):
-    return Rig(tmp_path)
+def rig():
+    return Rig()
 
 
 def test_a_task_that_has_committed_must_have_a_state(rig):

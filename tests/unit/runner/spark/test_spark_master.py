@@ -183,15 +183,13 @@ def test_folders_that_every_executor_would_have_for_itself_are_refused_together(
     keys = {
         "task.checkpoint.factory": "file",
         "task.checkpoint.path": f"{folder}checkpoints",
-        "state.checkpoint.factory": "file",
-        "state.checkpoint.path": f"{folder}states",
         **STORE,
         "stores.s.changelog": "kafka.s-log",
         "stores.s.backup.path": "snapshots",
     }
     with pytest.raises(ConfigError) as caught:
         told("spark://host:7077", **keys)
-    expected = ["task.checkpoint.path", "state.checkpoint.path", "stores.s.backup.path"]
+    expected = ["task.checkpoint.path", "stores.s.backup.path"]
     assert [problem.key for problem in caught.value.problems] == expected
     assert all(
         problem.message.startswith("expected an absolute path that all hosts share")

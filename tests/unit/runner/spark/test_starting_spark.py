@@ -7,6 +7,7 @@ from rigs.ticking_clock import TickingClock
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure
+from samzapy.runner.spark import runner as starting_module
 from samzapy.runner.spark.runner import StartingSpark
 
 
@@ -39,8 +40,8 @@ class Jvm:
         raise EnvironmentFailure("the JVM has ended")
 
 
-def begun(start, *, warm_for=2, limit_ms=0, clock=SYSTEM_CLOCK, on_event=print):
-    return StartingSpark(start, warm_for, "yarn", limit_ms, clock, on_event)
+def begun(start, *, warm_for=2, clock=SYSTEM_CLOCK, on_event=print):
+    return StartingSpark(start, warm_for, "yarn", clock, on_event)
 
 
 def starting(spark, log, warm_for=2):
@@ -84,16 +85,17 @@ def test_a_spark_that_does_not_start_says_so_where_it_is_needed():
         spark.warm()
 
 
-def test_a_spark_that_hangs_is_named_while_it_is_waited_for_and_ends_the_run_after_the_limit():
+def test_a_spark_that_hangs_is_named_while_it_is_waited_for_and_ends_the_run_after_the_limit(monkeypatch):
+    monkeypatch.setattr(starting_module, "START_S", 100.0)
     jvm, events = Jvm(), []
     with (
         pytest.raises(EnvironmentFailure) as failure,
-        begun(jvm.start, limit_ms=100_000, clock=TickingClock(6.0), on_event=events.append) as spark,
+        begun(jvm.start, clock=TickingClock(6.0), on_event=events.append) as spark,
     ):
         spark.application()
     assert jvm.killed.is_set()
     assert str(failure.value) == (
-        "job.spark.start.timeout.ms: Spark did not start on yarn within 100 s; its last line: " + jvm.last_line
+        "job.spark.master: Spark did not start on yarn within 100 s; its last line: " + jvm.last_line
     )
     assert 1 < len(events) < 4, "after 20, 40 and 80 seconds"
     assert all(each.startswith("Spark has not started on yarn after ") for each in events)
