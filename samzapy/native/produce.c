@@ -323,17 +323,19 @@ static int put(void *topic, int32_t partition, PyObject *key, PyObject *value)
     return library.produce(topic, partition, COPY, (void *)data, size, key_data, key_size, NULL) < 0 ? library.last_error() : 0;
 }
 
+/* The item of a column, NULL for an error; the column itself if it stands for all records. */
 static PyObject *nth(PyObject *column, Py_ssize_t i)
 {
-    return column == Py_None ? Py_NewRef(Py_None) : PySequence_GetItem(column, i);
+    if (PyList_Check(column) && i < PyList_Size(column))
+        return Py_NewRef(PyList_GetItem(column, i));
+    return column == Py_None || PyLong_Check(column) ? Py_NewRef(column) : PySequence_GetItem(column, i);
 }
 
 /* One record of the columns; as `put_whole`. */
 static int put_nth(ProduceQueue *self, void *topic, PyObject *const *columns, Py_ssize_t i)
 {
-    PyObject *number = PyLong_Check(columns[0]) ? Py_NewRef(columns[0]) : nth(columns[0], i);
-    PyObject *key = nth(columns[1], i), *value = nth(columns[2], i), *time = nth(columns[3], i);
-    PyObject *headers = nth(columns[4], i);
+    PyObject *number = nth(columns[0], i), *key = nth(columns[1], i), *value = nth(columns[2], i);
+    PyObject *time = nth(columns[3], i), *headers = nth(columns[4], i);
     int code = PYTHON_ERROR;
     if (number != NULL && key != NULL && value != NULL && time != NULL && headers != NULL) {
         long partition = PyLong_AsLong(number);

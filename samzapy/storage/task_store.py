@@ -9,7 +9,7 @@ from typing import Any
 
 from samzapy.api.engine import Changes, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, SystemProducer, change_columns
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import StoreError
@@ -181,7 +181,8 @@ class TaskStore:
         if changes and self.identity.stamped:
             producer.send(_timed_records(changelog, changes))
         elif changes:
-            producer.send_columns(change_columns(changelog.stream, changelog.partition, changes.items()))
+            columns = OutgoingColumns(changelog.stream, list(changes), list(changes.values()), changelog.partition)
+            producer.send_columns(columns)
 
     def acknowledged_offset(self, last_of: Callable[[SystemStreamPartition], int | None]) -> int:
         """The changelog offset of this commit: the last acknowledged record's, or the previous one if nothing
