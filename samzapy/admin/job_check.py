@@ -17,7 +17,7 @@ from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.checkpoint.records import read_changelog_partitions, read_owner, refuse_copied, startpoints_from_json
-from samzapy.checkpoint.topic import wait_at_most
+from samzapy.checkpoint.topic import one_pass, wait_at_most
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee_warnings import GuaranteeWarning, weak_copies
 from samzapy.config.job import JobConfig
@@ -52,7 +52,7 @@ from samzapy.job.planner import (
 )
 from samzapy.storage.changelog.topic import check_described
 from samzapy.storage.spec import check_checkpoints
-from samzapy.system.clients import KnownStreams, job_clients, load_factory
+from samzapy.system.clients import KnownStreams, job_clients, limits_of, traits_of
 
 #: Seconds that a check waits for an open transaction of another process.
 _PATIENCE_S = 2.0
@@ -82,7 +82,7 @@ def inputs_now(config: JobConfig) -> FoundInputs:
             "task.inputs", str(pattern), f"system '{pattern.stream.system}' cannot list its streams: name them"
         )
         for pattern in config.task.patterns
-        if load_factory(config.systems[pattern.stream.system]).read_only
+        if traits_of(config.systems[pattern.stream.system]).read_only
     ]
     if problems:
         raise ConfigError(problems)
@@ -245,7 +245,7 @@ class _Recorded:
 
 def _recorded(records: JobRecords, warn: Warn) -> _Recorded | None:
     """The records of earlier runs; None if they cannot be read now."""
-    with _reading(records, "the inputs and tasks of earlier runs", warn) as checkpoints, checkpoints.one_pass():
+    with _reading(records, "the inputs and tasks of earlier runs", warn) as checkpoints, one_pass(checkpoints):
         inputs = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
         return _Recorded(inputs, read_changelog_partitions(checkpoints))
     return None
@@ -308,7 +308,7 @@ def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin], desc
     problems = []
     for key, stream, factor in _asked_for(config):
         if stream.system not in most:
-            most[stream.system] = admin_of(stream.system).limits().replicas
+            most[stream.system] = limits_of(admin_of(stream.system)).replicas
         limit = most[stream.system]
         if limit is None or factor <= limit or describe(stream) is not None:
             continue

@@ -19,6 +19,7 @@ import psutil
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint.records import read_owner
+from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import RunEnd, open_job
@@ -138,7 +139,7 @@ def wait_for_drain(
             # Before the records: a run notes its end and then ends its process.
             gone = look_for_run(config, run) == Running()
             try:
-                with checkpoints.one_pass():
+                with one_pass(checkpoints):
                     owner, end = read_owner(checkpoints), RunEnd.read(checkpoints, run)
             except (Unreachable, RetriableError, RestoreStalled):
                 # The job outlives the restart of a broker, and the request is kept.

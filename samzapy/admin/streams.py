@@ -116,13 +116,9 @@ def records(
         ssps = _chosen(stream, description.partitions, what.partitions)
         ranges = admin.offsets(ssps)
     with closing(system_factory(settings).consumer(settings, _CLIENT)) as consumer:
-        ends = {}
-        for ssp in ssps:
-            start = _start(what.start, ssp, ranges[ssp])
-            consumer.register(ssp, start)
-            if start < ranges[ssp].upcoming:
-                ends[ssp] = ranges[ssp].upcoming
-        consumer.start()
+        starts = {ssp: _start(what.start, ssp, ranges[ssp]) for ssp in ssps}
+        ends = {ssp: ranges[ssp].upcoming for ssp, start in starts.items() if start < ranges[ssp].upcoming}
+        consumer.start(starts)
         positions: dict[SystemStreamPartition, int] = {}
         moved = clock.monotonic()
         while ends or what.follow:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -183,12 +182,6 @@ class CheckpointManager(ABC):
         3. A manager that does neither overwrites the values that others write meanwhile.
         """
         self.write_record(record, change(self.read_record(record).values[-1:]))
-
-    @contextmanager
-    def one_pass(self) -> Iterator[None]:
-        """A context in which every read answers as of its beginning, so a manager that reads a log looks for its end
-        once. Do not write inside."""
-        yield
 
     @abstractmethod
     def close(self) -> None:

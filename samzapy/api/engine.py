@@ -93,10 +93,6 @@ class StorageEngine(CommittedEntries, ABC):
         without an effect, while an earlier flush is running.
         """
 
-    def metrics(self) -> dict[str, float]:
-        """Sizes and counts worth a gauge, by name."""
-        return {}
-
 
 @dataclass(frozen=True)
 class EngineSettings:

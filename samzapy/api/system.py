@@ -12,15 +12,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from samzapy.api.context import JobContext
 from samzapy.api.envelope import Headers
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import EnvironmentFailure
 
 
@@ -184,19 +185,23 @@ class SystemSettings:
 
 
 class SystemConsumer(ABC):
-    """Reads the registered partitions, without consumer group and rebalance; committed records only.
+    """Reads partitions, without consumer group and rebalance; committed records only.
 
-    Use: `register` all partitions, `start`, `poll` until done, `close`. One thread.
+    Use: `start`, `poll` until done, `close`. One thread.
     """
 
     @abstractmethod
-    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
-        """Read `ssp` from `offset` on, which is of the stream with that id (empty: of the present one) and leader epoch
-        (None: unknown). Before `start` only."""
+    def start(
+        self,
+        offsets: Mapping[SystemStreamPartition, int],
+        ids: Mapping[SystemStream, str] = MappingProxyType({}),
+        epochs: Mapping[SystemStreamPartition, int] = MappingProxyType({}),
+    ) -> None:
+        """Begin to fetch these partitions from these offsets on. Called once.
 
-    @abstractmethod
-    def start(self) -> None:
-        """Begin fetching. Raises UnknownStream for a stream or partition that does not exist."""
+        The offsets are of the streams with these `ids`, as `SystemAdmin.describe` gave them, and of these leader
+        epochs, where they are known. Raises UnknownStream for a stream or partition that does not exist.
+        """
 
     @abstractmethod
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
@@ -209,10 +214,6 @@ class SystemConsumer(ABC):
         errors.
         """
 
-    def epochs(self) -> Mapping[SystemStreamPartition, int]:
-        """The leader epochs in which the positions were read, where they are known."""
-        return {}
-
     @abstractmethod
     def position(self, ssp: SystemStreamPartition) -> int:
         """The next offset that poll will read: after every returned record and the known holes behind it."""
@@ -222,16 +223,8 @@ class SystemConsumer(ABC):
         """Continue at `offset`; records fetched before are dropped."""
 
     @abstractmethod
-    def pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        """Return no records of these partitions until `resume`; their positions stay."""
-
-    @abstractmethod
-    def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        """Undo `pause`."""
-
-    def metrics(self) -> Mapping[str, float]:
-        """The client's own numbers by name, also after `close`; counts only grow. From any thread, one at a time."""
-        return {}
+    def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
+        """From now on return records of all partitions but these; their positions stay."""
 
     @abstractmethod
     def close(self) -> None:
@@ -245,34 +238,17 @@ class SystemProducer(ABC):
     """
 
     @abstractmethod
-    def send_columns(self, columns: OutgoingColumns) -> None:
-        """Queue records. Raises RecordTooLarge, UnknownStream or ProducerError; blocks when the queue is full."""
-
     def send(self, records: Sequence[OutgoingRecord]) -> None:
-        """Queue records, in order per partition. Raises as `send_columns` does."""
-        for columns in in_columns(records):
-            self.send_columns(columns)
+        """Queue records, in order per partition. Raises RecordTooLarge, UnknownStream or ProducerError; blocks when the
+        queue is full."""
 
     @abstractmethod
-    def flush(self, timeout_s: float = 60.0) -> None:
-        """Wait until every queued record is acknowledged. Raises ProducerError if one is not, or at the time-out."""
+    def flush(self, timeout_s: float = 60.0) -> Mapping[tuple[str, int], int]:
+        """Wait until every queued record is acknowledged. Raises ProducerError if one is not, or at the time-out.
 
-    @abstractmethod
-    def last_offset(self, stream: str, partition: int) -> int | None:
-        """The offset of the last record that was sent to exactly this partition and acknowledged by a flush; None if
-        none.
-
-        It need not include records for which the system chose the partition, and a transactional producer need not know
-        it.
+        Returns, by stream and partition, the offset of the last acknowledged record of this producer. It need not
+        include records for which the system chose the partition, and a transactional producer need not know it.
         """
-
-    def purge(self) -> None:
-        """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any
-        thread. The producer cannot be used afterwards. A system without a queue has nothing to do."""
-
-    def metrics(self) -> Mapping[str, float]:
-        """Like a consumer's."""
-        return {}
 
     @abstractmethod
     def close(self) -> None:
@@ -303,22 +279,28 @@ class SystemProducer(ABC):
         """Drop the records of the open transaction. Raises as `commit` does."""
 
 
-class SystemLimits(NamedTuple):
-    """The longest transaction time-out that a system grants, the largest record in bytes of a stream that its first
-    record creates, and the largest number of copies of a stream, which is the number of brokers. None: no limit, or
-    unknown."""
+class ColumnProducer(SystemProducer):
+    """What samzapy's own producers add: they take columns without a record object for each output."""
 
-    transaction_ms: int | None = None
-    record_bytes: int | None = None
-    replicas: int | None = None
+    @abstractmethod
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        """Queue records. Raises as `send` does."""
+
+    def send(self, records: Sequence[OutgoingRecord]) -> None:
+        for columns in in_columns(records):
+            self.send_columns(columns)
+
+
+def send_columns(producer: SystemProducer, columns: OutgoingColumns) -> None:
+    """Queue the records of columns with any producer."""
+    if isinstance(producer, ColumnProducer):
+        producer.send_columns(columns)
+    else:
+        producer.send(list(columns.records()))
 
 
 class SystemAdmin(ABC):
     """Describes and changes the streams of one system."""
-
-    #: Whether `upcoming` may go back, since the newest records can be deleted. A position beyond it is not an error
-    #: then.
-    upcoming_goes_back = False
 
     @abstractmethod
     def create(self, spec: StreamSpec) -> bool:
@@ -328,33 +310,16 @@ class SystemAdmin(ABC):
     def describe(self, stream: str) -> StreamDescription | None:
         """The description of a stream, None if it does not exist."""
 
-    def create_all(self, specs: Iterable[StreamSpec]) -> set[str]:
-        """Create many streams; returns the names of the new ones. Override it if the system can create several in one
-        request."""
-        return {spec.stream for spec in specs if self.create(spec)}
-
-    def describe_all(self, streams: Iterable[str]) -> dict[str, StreamDescription | None]:
-        """The descriptions of many streams, by name. Override it if the system can answer in one request."""
-        return {stream: self.describe(stream) for stream in streams}
-
     @abstractmethod
     def list_streams(self) -> list[str]:
         """The names of all streams, sorted, without internal ones of the system."""
 
     @abstractmethod
-    def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
-        """The current ranges; `upcoming` is the high watermark and includes open transactions. Raises UnknownStream."""
-
-    def ends(
+    def offsets(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
-    ) -> dict[SystemStreamPartition, int]:
-        """The offsets after the last records, open transactions included; with `committed`, the ends for a reader of
-        committed records. Asked every few seconds while a job runs. Raises UnknownStream."""
-        return {ssp: found.upcoming for ssp, found in self.offsets(ssps).items()}
-
-    def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
-        """Copy committed positions to the consumer group of that name, for tools that show lag; nothing in samzapy
-        reads them. A system without consumer groups does nothing."""
+    ) -> dict[SystemStreamPartition, OffsetRange]:
+        """The current ranges; `upcoming` is the high watermark and includes open transactions. With `committed` it is
+        the end for a reader of committed records. Raises UnknownStream."""
 
     @abstractmethod
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
@@ -365,16 +330,37 @@ class SystemAdmin(ABC):
         """Delete a stream. Raises UnknownStream; EnvironmentFailure if the system cannot."""
         raise EnvironmentFailure(f"stream '{stream}': this system cannot delete it")
 
-    def limits(self) -> SystemLimits:
-        """The limits of the system now. Default: none are known."""
-        return SystemLimits()
-
     @abstractmethod
     def close(self) -> None:
         """Release the client; closing twice is allowed."""
 
 
-@dataclass(frozen=True)
+@runtime_checkable
+class BulkAdmin(Protocol):
+    """What an admin may add: several streams in one request."""
+
+    def create_all(self, specs: Iterable[StreamSpec]) -> set[str]:
+        """Create many streams; returns the names of the new ones."""
+
+    def describe_all(self, streams: Iterable[str]) -> dict[str, StreamDescription | None]:
+        """The descriptions of many streams, by name."""
+
+
+def create_all(admin: SystemAdmin, specs: Iterable[StreamSpec]) -> set[str]:
+    """Create the streams that do not exist, and return their names; in one request if the admin can."""
+    if isinstance(admin, BulkAdmin):
+        return admin.create_all(specs)
+    return {spec.stream for spec in specs if admin.create(spec)}
+
+
+def describe_all(admin: SystemAdmin, streams: Iterable[str]) -> dict[str, StreamDescription | None]:
+    """The descriptions of many streams, by name; in one request if the admin can."""
+    if isinstance(admin, BulkAdmin):
+        return admin.describe_all(streams)
+    return {stream: admin.describe(stream) for stream in streams}
+
+
+@dataclass(frozen=True, kw_only=True)
 class SystemTraits:
     """The properties of a system that jobs depend on.
 
@@ -383,21 +369,20 @@ class SystemTraits:
     record then may fit into a stream though it is larger than the stream's limit. `place`: the place on this machine
     that holds the streams, such as `the file x.db`, which executors on other machines cannot reach; None for a system
     on the network. `risks`: the ways in which acknowledged records can be lost with this process or machine, each as
-    (key below `systems.NAME.`, message).
+    (key below `systems.NAME.`, message). `upcoming_goes_back`: the newest records of a stream can be deleted, so a
+    position beyond `upcoming` is no error. `transactional`: producers accept a transactional id, and the end of a
+    transaction takes one offset in each of its partitions; without transactions a job's state may hold inputs twice
+    after a crash, and may go back while two runs overlap. `read_only`: jobs can only read the streams, and only those
+    that the job file describes.
     """
 
     max_record_bytes: int | None = None
     compresses: bool = False
     place: str | None = None
     risks: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def of(
-        cls, settings: SystemSettings, *, place: str | None = None, risks: Iterable[tuple[str, str]] = ()
-    ) -> SystemTraits:
-        """With the producer's `message.max.bytes`, as for a system that sets no other limit."""
-        said = settings.producer.get("message.max.bytes", "")
-        return cls(int(said) if said.isdigit() else None, place=place, risks=tuple(risks))
+    upcoming_goes_back: bool = False
+    transactional: bool = False
+    read_only: bool = False
 
 
 class SystemFactory(ABC):
@@ -405,13 +390,6 @@ class SystemFactory(ABC):
 
     Raises ConfigError (with the full key) for settings it does not take.
     """
-
-    #: Whether `producer` accepts a transactional id. Without transactions a job's state may hold inputs twice after a
-    #: crash, and may go back while two runs overlap. The end of a transaction takes one offset in each of its
-    #: partitions.
-    transactional = False
-    #: Whether jobs can only read the streams, and only those that the job file describes: none are created or listed.
-    read_only = False
 
     @abstractmethod
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
@@ -433,23 +411,20 @@ class SystemFactory(ABC):
 
     def traits(self, settings: SystemSettings) -> SystemTraits:
         """The properties of a system of these settings; connects to nothing."""
-        return SystemTraits.of(settings)
+        return SystemTraits()
 
 
-class WaitingRecords(ABC):
-    """The waiting records of one partition: polled, but not chosen yet. At least one."""
+class WaitingRecords(Protocol):
+    """The waiting records of one partition, which a chooser gets: polled, but not chosen yet. At least one."""
 
-    @abstractmethod
     def __len__(self) -> int:
         """The number of waiting records."""
 
     @property
-    @abstractmethod
     def offset(self) -> int:
         """The offset of the first."""
 
     @property
-    @abstractmethod
     def timestamps(self) -> Sequence[int]:
         """The times of the first records, one polled batch, in milliseconds since 1970 (-1: none)."""
 

@@ -143,8 +143,7 @@ class TopicCheckpointStore(CheckpointStore):
     def _read(self, ssp: SystemStreamPartition) -> None:
         bound = self._admin().offsets([ssp])[ssp]
         consumer = self._consumer()
-        consumer.register(ssp, bound.oldest)
-        consumer.start()
+        consumer.start({ssp: bound.oldest})
         try:
             read_to(consumer, ssp, bound.upcoming, self._take, self._clock, self.patience_s, _POLL_RECORDS)
         finally:

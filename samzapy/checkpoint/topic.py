@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,6 +109,7 @@ class TopicCheckpointManager(CheckpointManager):
 
     @contextmanager
     def one_pass(self) -> Iterator[None]:
+        """See the function."""
         self._catch_up()
         self._complete = True
         try:
@@ -182,14 +183,14 @@ class TopicCheckpointManager(CheckpointManager):
         if bound is None:
             return True
         # Queried after the bound, so that a transaction that ends meanwhile does not count as open.
-        decided = self._admin().ends([self._ssp], committed=True)[self._ssp]
+        decided = self._admin().offsets([self._ssp], committed=True)[self._ssp].upcoming
         self._read_to(min(bound, decided))
         return decided >= bound
 
     def _bound(self) -> int | None:
         """The present high watermark, None without a topic. Makes the reader if there is none."""
         if self._reader is not None:
-            return self._admin().ends([self._ssp])[self._ssp]
+            return self._admin().offsets([self._ssp])[self._ssp].upcoming
         if self._admin().describe(self._spec.stream) is None:
             return None
         bound = self._admin().offsets([self._ssp])[self._ssp]
@@ -197,8 +198,7 @@ class TopicCheckpointManager(CheckpointManager):
         self._replaced.clear()
         self._records.clear()
         self._reader = self._new_consumer()
-        self._reader.register(self._ssp, bound.oldest)
-        self._reader.start()
+        self._reader.start({self._ssp: bound.oldest})
         return bound.upcoming
 
     def _read_to(self, end: int) -> None:
@@ -248,3 +248,9 @@ def wait_at_most(checkpoints: CheckpointManager, seconds: float) -> None:
     """Let the reads of a topic wait for so many seconds without progress, as before an open transaction."""
     if isinstance(checkpoints, TopicCheckpointManager):
         checkpoints.patience_s = seconds
+
+
+def one_pass(checkpoints: CheckpointManager) -> AbstractContextManager[None]:
+    """A context in which every read answers as of its beginning, so a topic's end is looked up once. Do not write
+    inside."""
+    return checkpoints.one_pass() if isinstance(checkpoints, TopicCheckpointManager) else nullcontext()

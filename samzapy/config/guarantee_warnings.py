@@ -177,7 +177,7 @@ def _outside(config: JobConfig, factory_of: Callable[[SystemSettings], SystemFac
     if not config.task.guarantee.outputs_in_transaction:
         return
     for system, settings in config.systems.items():
-        if system != inside and not factory_of(settings).read_only:
+        if system != inside and not factory_of(settings).traits(settings).read_only:
             message = (
                 f"outputs there are outside the transaction on '{inside}' and at-least-once, "
                 f"counted as {GUARANTEE}.outside-transaction"

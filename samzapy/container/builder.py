@@ -10,6 +10,7 @@ from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.checkpoint.records import Adopted, Startpoint, startpoints_from_json
+from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.guarantee_warnings import GUARANTEE
@@ -115,7 +116,7 @@ class ContainerBuilder:
 
     def read_progress(self, ownership: Ownership) -> JobProgress:
         """The job's records about its tasks, read in one pass. Raises JobTakenOver."""
-        with self._checkpoints.one_pass():
+        with one_pass(self._checkpoints):
             ownership.check(self._checkpoints)
             found = self._checkpoints.read(task.name for task in self.model.tasks)
             startpoints = (

@@ -179,10 +179,8 @@ class SideInputs:
         self._fillers = fillers
         self._readers = readers(fillers)
         self._consumers = {system: consumer_of(system) for system in sorted({ssp.system for ssp in self._readers})}
-        for ssp, found in self._readers.items():
-            self._consumers[ssp.system].register(ssp, min(filler.positions[ssp] for filler in found))
-        for consumer in self._consumers.values():
-            consumer.start()
+        for system, consumer in self._consumers.items():
+            consumer.start(_offsets({ssp: found for ssp, found in self._readers.items() if ssp.system == system}))
         self._clock, now = clock, clock.monotonic()
         self._poll = Schedule(LOOK_MS if fillers else 0, now)
         self._keep = Schedule(keep_ms if keep_ms > 0 else _KEEP_MS, now)
@@ -268,6 +266,11 @@ def readers(
     return found
 
 
+def _offsets(found: Readers) -> dict[SystemStreamPartition, int]:
+    """Where to start to read each partition: at the lowest position of its stores."""
+    return {ssp: min(filler.positions[ssp] for filler in fillers) for ssp, fillers in found.items()}
+
+
 class _Reading:
     """The partitions of one system, each until all of its stores are at their bounds."""
 
@@ -278,9 +281,7 @@ class _Reading:
         self._consumer = consumer
         self._clock = clock
         self._on_progress = on_progress
-        for ssp, fillers in active.items():
-            consumer.register(ssp, min(filler.positions[ssp] for filler in fillers))
-        consumer.start()
+        consumer.start(_offsets(active))
         self._positions = {ssp: consumer.position(ssp) for ssp in active}
 
     def run(self, stall_s: float, should_stop: ShouldStop) -> None:
@@ -309,8 +310,8 @@ class _Reading:
                 for filler in fillers:
                     # Only holes can lie between the last message and the bound: control records, compaction.
                     filler.pass_holes(ssp, filler.spans[ssp].bound)
-                self._consumer.pause([ssp])
                 del self._active[ssp]
+                self._consumer.pause(self._positions.keys() - self._active.keys())
                 advanced = True
         return advanced
 

@@ -217,13 +217,9 @@ class StandbyContainer:
             self._owner.update(dict.fromkeys(stores.starts, stores))
         self._sweep()
         starts = {ssp: start for stores in self._stores.values() for ssp, start in stores.starts.items()}
-        for ssp, start in starts.items():
-            consumer = self._consumers.get(ssp.system)
-            if consumer is None:
-                consumer = self._consumers[ssp.system] = clients.consumer(ssp.system)
-            consumer.register(ssp, start)
-        for consumer in self._consumers.values():
-            consumer.start()
+        for system in sorted({ssp.system for ssp in starts}):
+            consumer = self._consumers[system] = clients.consumer(system)
+            consumer.start({ssp: start for ssp, start in starts.items() if ssp.system == system})
 
     def _published(self) -> Published:
         """The copies, each with the end that its changelog had at the last look."""

@@ -15,7 +15,13 @@ from pyspark.sql import types as sql
 
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange, OutgoingRecord, SystemProducer, change_columns
+from samzapy.api.system import (
+    OffsetRange,
+    OutgoingRecord,
+    SystemProducer,
+    change_columns,
+    send_columns,
+)
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import Ownership
@@ -254,7 +260,7 @@ class PartitionWriter:
             gone = sum(value is None for _, value in chunk)
             records, tombstones = records + len(chunk) - gone, tombstones + gone
         producer.flush()
-        last = clients.admin(ssp.system).ends([ssp])[ssp] - 1
+        last = clients.ends([ssp])[ssp] - 1
         producer.commit()
         return PartitionWritten(number, records, tombstones, last)
 
@@ -262,7 +268,7 @@ class PartitionWriter:
         self, producer: SystemProducer, ssp: SystemStreamPartition, changes: Sequence[tuple[bytes, bytes | None]]
     ) -> None:
         if not self.timed:
-            producer.send_columns(change_columns(ssp.stream, ssp.partition, changes))
+            send_columns(producer, change_columns(ssp.stream, ssp.partition, changes))
             return
         producer.send(
             [

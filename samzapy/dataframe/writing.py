@@ -70,7 +70,7 @@ from samzapy.storage.changelog.topic import (
 )
 from samzapy.storage.inspection import key_value_store
 from samzapy.storage.spec import store_specs
-from samzapy.system.clients import SystemClients, has_transactions
+from samzapy.system.clients import SystemClients, has_transactions, limits_of
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class ChangelogWrite:
         """Create the changelog if it is missing, and write every partition. `timed` as in `PartitionWriter`. Raises
         EnvironmentFailure, ProducerError."""
         ensure_changelog(self._admin, self._store, self._partitions)
-        timeout_ms = min(self._admin.limits().transaction_ms or _LONGEST_MS, _LONGEST_MS)
+        timeout_ms = min(limits_of(self._admin).transaction_ms or _LONGEST_MS, _LONGEST_MS)
         job = TravellingJob.of(config, records.ctx)
         writer = PartitionWriter(job, self._store.name, self._tasks, run_id, overwrite, timeout_ms, timed)
         try:

@@ -145,8 +145,7 @@ def history_of(config: JobConfig, task: str, clients: SystemClients, checkpoints
 
 def committed_range(clients: SystemClients, ssp: SystemStreamPartition) -> OffsetRange:
     """The records of a partition that a reader of committed records gets, without waiting for an open transaction."""
-    admin = clients.admin(ssp.system)
-    return OffsetRange(admin.offsets([ssp])[ssp].oldest, admin.ends([ssp], committed=True)[ssp])
+    return clients.admin(ssp.system).offsets([ssp], committed=True)[ssp]
 
 
 #: Keys that are remembered in the search for one that was written twice.

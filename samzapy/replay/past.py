@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import repeat
+from types import MappingProxyType
 from typing import NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.envelope import Headers
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import (
     OffsetRange,
-    OutgoingColumns,
     OutgoingRecord,
     RecordBatch,
     StreamDescription,
@@ -34,10 +34,10 @@ from samzapy.api.system import (
     SystemAdmin,
     SystemConsumer,
     SystemFactory,
-    SystemLimits,
     SystemProducer,
     SystemSettings,
     SystemTraits,
+    describe_all,
 )
 from samzapy.checkpoint.factories import NoCheckpointManager
 from samzapy.clock import SYSTEM_CLOCK
@@ -45,7 +45,7 @@ from samzapy.errors import EnvironmentFailure, ProducerError
 from samzapy.replay.history import Place
 from samzapy.replay.recording import Recorder
 from samzapy.storage.changelog.reading import scan
-from samzapy.system.clients import system_factory
+from samzapy.system.clients import SystemLimits, limits_of, system_factory
 
 Positions = Mapping[SystemStreamPartition, int]
 
@@ -174,7 +174,6 @@ class PastFactory(SystemFactory):
     def __init__(self, real: SystemFactory, past: Past) -> None:
         self._real = real
         self._past = past
-        self.read_only = real.read_only
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
         return PastConsumer(settings.name, lambda: self._real.consumer(settings, client_id), self._past)
@@ -198,21 +197,23 @@ class PastConsumer(SystemConsumer):
         self._system = system
         self._make = make
         self._past = past
-        self._starts: dict[SystemStreamPartition, int] = {}
+        self._starts: Mapping[SystemStreamPartition, int] = {}
         self._real: SystemConsumer | None = None
 
-    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
-        self._starts[ssp] = offset
-
-    def start(self) -> None:
-        if self._past.feeds and self._starts.keys() <= self._past.inputs:
+    def start(
+        self,
+        offsets: Mapping[SystemStreamPartition, int],
+        ids: Mapping[SystemStream, str] = MappingProxyType({}),
+        epochs: Mapping[SystemStreamPartition, int] = MappingProxyType({}),
+    ) -> None:
+        self._starts = offsets
+        if self._past.feeds and offsets.keys() <= self._past.inputs:
             return
         self._real = self._make()
-        for ssp, offset in self._starts.items():
-            self._real.register(ssp, offset)
+        for ssp, offset in offsets.items():
             if ssp in self._past.ends:
                 self._past.read_from.setdefault(ssp, offset)
-        self._real.start()
+        self._real.start(offsets)
 
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
         if self._real is None:
@@ -233,13 +234,9 @@ class PastConsumer(SystemConsumer):
         if self._real is not None:
             self._real.seek(ssp, offset)
 
-    def pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
+    def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
         if self._real is not None:
             self._real.pause(ssps)
-
-    def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        if self._real is not None:
-            self._real.resume(ssps)
 
     def close(self) -> None:
         if self._real is not None:
@@ -254,7 +251,6 @@ class PastAdmin(SystemAdmin):
         self._real = real
         self._past = past
         self._beginnings = dict.fromkeys(past.ends, 0) if past.from_empty else {}
-        self.upcoming_goes_back = real.upcoming_goes_back
 
     def describe(self, stream: str) -> StreamDescription | None:
         return self.describe_all([stream])[stream]
@@ -265,17 +261,19 @@ class PastAdmin(SystemAdmin):
             if system == self._system:
                 empty[stream] = StreamDescription(stream, partition + 1, "", {"cleanup.policy": "compact"})
         named = list(streams)
-        real = self._real.describe_all([stream for stream in named if stream not in empty])
+        real = describe_all(self._real, [stream for stream in named if stream not in empty])
         return {stream: empty.get(stream) or real[stream] for stream in named}
 
     def list_streams(self) -> list[str]:
         return self._real.list_streams()
 
-    def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
+    def offsets(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, OffsetRange]:
         requested, ends = list(ssps), self._past.ends
         # Every commit asks for the changelogs, so the system is asked once.
         unknown = [ssp for ssp in requested if ssp not in self._beginnings]
-        logs = self._real.offsets(unknown) if unknown else {}
+        logs = self._real.offsets(unknown, committed=committed) if unknown else {}
         self._beginnings.update((ssp, log.oldest) for ssp, log in logs.items() if ssp in ends)
         return {
             ssp: OffsetRange(min(self._beginnings[ssp], ends[ssp]), ends[ssp]) if ssp in ends else logs[ssp]
@@ -286,7 +284,7 @@ class PastAdmin(SystemAdmin):
         return self._real.offsets_at(ssps, time_ms)
 
     def limits(self) -> SystemLimits:
-        return self._real.limits()
+        return limits_of(self._real)
 
     def create(self, spec: StreamSpec) -> bool:
         raise EnvironmentFailure(f"a replay changes nothing: creating stream '{spec.stream}' is refused")
@@ -311,14 +309,9 @@ class RecordingProducer(SystemProducer):
             else:
                 self._past.recorder.sent(self._system, record)
 
-    def send_columns(self, columns: OutgoingColumns) -> None:
-        self.send(list(columns.records()))
-
-    def flush(self, timeout_s: float = 60.0) -> None:
-        """Do nothing: records are kept at once."""
-
-    def last_offset(self, stream: str, partition: int) -> int | None:
-        return self._last.get(SystemStreamPartition(self._system, stream, partition))
+    def flush(self, timeout_s: float = 60.0) -> Mapping[tuple[str, int], int]:
+        """Wait for nothing: records are kept at once."""
+        return {(ssp.stream, ssp.partition): offset for ssp, offset in self._last.items()}
 
     def close(self) -> None:
         """Nothing to close."""

@@ -21,6 +21,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, TimerTask, WindowableTask
 from samzapy.checkpoint.records import read_changelog_partitions
+from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
@@ -34,7 +35,7 @@ from samzapy.replay.past import Positions, Slice
 from samzapy.storage.changelog.reading import scan
 from samzapy.storage.changelog.topic import check_end, delete_retention_ms
 from samzapy.storage.spec import check_checkpoints, store_specs
-from samzapy.system.clients import KnownStreams, SystemClients, load_factory
+from samzapy.system.clients import KnownStreams, SystemClients, has_transactions, traits_of
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _model(config: JobConfig, clients: SystemClients, checkpoints: CheckpointMan
     known = KnownStreams(clients)
     known.look(streams_of(config))
     counts = input_partitions(config, known)
-    with checkpoints.one_pass():
+    with one_pass(checkpoints):
         inputs = follow_growth(
             from_json(checkpoints.read_record(JobRecord.INPUTS).newest), counts, keeps_state=keeps_state(config.stores)
         )
@@ -183,7 +184,7 @@ def _stores(
 
 def _transaction_ends(config: JobConfig, store: str, system: str, history: History) -> frozenset[int]:
     """The offsets at which the end of a known transaction stands, and no record."""
-    if not load_factory(config.systems[system]).transactional:
+    if not has_transactions(config.systems[system]):
         return frozenset()
     known = (each.checkpoint for each in history.commits if each.checkpoint.atomic)
     lasts = (checkpoint.changelog_offsets.get(store, -1) for checkpoint in known)
@@ -253,7 +254,7 @@ def _unknown(config: JobConfig, kind: type[AnyTask], task: TaskModel, checkpoint
     if len(task.ssps) > 1:
         yield "the order across partitions is not recorded: between two commits records come by their times"
     for system in sorted({ssp.system for ssp in task.ssps}):
-        if load_factory(config.systems[system]).read_only:
+        if traits_of(config.systems[system]).read_only:
             yield f"the rows of system '{system}' may have changed since, and have other offsets then"
     if issubclass(kind, BatchTask):
         yield "the sizes of batches are not recorded: they are as large as one poll"

@@ -258,6 +258,3 @@ class RecordingEngine(StorageEngine):
 
     def close(self) -> None:
         self._real.close()
-
-    def metrics(self) -> dict[str, float]:
-        return self._real.metrics()

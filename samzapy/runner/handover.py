@@ -39,7 +39,7 @@ from typing import final
 from samzapy.admin.running import has_ended, may_answer
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint.records import read_owner
-from samzapy.checkpoint.topic import wait_at_most
+from samzapy.checkpoint.topic import one_pass, wait_at_most
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, Ownership
@@ -140,7 +140,7 @@ class Handover:
         checkpoints = self._answers.checkpoints
         # A dead container may have left a transaction open. Only the fence ends it, so the fence must not wait for it.
         wait_at_most(checkpoints, ANSWER_S)
-        with checkpoints.one_pass():
+        with one_pass(checkpoints):
             owner, before = read_owner(checkpoints), self._before
             if owner is not None and owner.id != before.id and (owner.host, owner.pid) == (before.host, before.pid):
                 self._before = owner

@@ -35,7 +35,7 @@ from samzapy.failpoints import reach
 from samzapy.job.planner import check_copartitioned, find_inputs, follow_growth, from_json, keeps_state, refusal
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.checks import Checks, Row
-from samzapy.system.clients import SystemClients, load_factory
+from samzapy.system.clients import SystemClients, traits_of
 
 #: Most seconds between two checks, one request per system.
 PACE_S = 30.0
@@ -63,7 +63,7 @@ class InputsWatch:
         self._known = {
             stream: description
             for stream, description in prepared.inputs.items()
-            if not load_factory(config.systems[stream.system]).read_only
+            if not traits_of(config.systems[stream.system]).read_only
         }
         self._tasks = frozenset(task.name for task in prepared.model.tasks)
         self._task_class = load_task_class(config.task.task_class)

@@ -26,6 +26,7 @@ from samzapy.checkpoint.records import (
     refuse_copied,
     write_changelog_partitions,
 )
+from samzapy.checkpoint.topic import one_pass
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream
@@ -189,7 +190,7 @@ class _CheckedJob(StartableJob):
         # 3  the job is taken over
         claim = self._take_over(self.model, self._occasion.run) if self._started_before() else None
         # 4  the model
-        with self._checkpoints.one_pass():
+        with one_pass(self._checkpoints):
             planned = self._plan()
             clocks, missing = self._check_state(planned.model)
         # 5  checkpoints

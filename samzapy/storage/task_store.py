@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from samzapy.api.engine import Changes, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer, send_columns
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import StoreError
@@ -29,6 +29,14 @@ View = Callable[[Any], Any]
 _MARKER_S = 600.0
 #: Changes of a store that are only in memory, at most.
 FLUSH_RECORDS = 400_000
+
+
+@runtime_checkable
+class MeasuredEngine(Protocol):
+    """What an engine may add."""
+
+    def metrics(self) -> dict[str, float]:
+        """Sizes and counts worth a gauge, by name."""
 
 
 class Flushing:
@@ -182,7 +190,7 @@ class TaskStore:
             producer.send(_timed_records(changelog, changes))
         elif changes:
             columns = OutgoingColumns(changelog.stream, list(changes), list(changes.values()), changelog.partition)
-            producer.send_columns(columns)
+            send_columns(producer, columns)
 
     def acknowledged_offset(self, last_of: Callable[[SystemStreamPartition], int | None]) -> int:
         """The changelog offset of this commit: the last acknowledged record's, or the previous one if nothing
@@ -279,7 +287,8 @@ class TaskStore:
         start."""
         backup = {} if self.backup is None else self.backup.metrics()
         changelog = {} if self.changelog is None else {"changelog-bytes": self._appended_bytes}
-        return {**self.stack.metrics(), **self.engine.metrics(), **changelog, **backup}
+        engine = self.engine.metrics() if isinstance(self.engine, MeasuredEngine) else {}
+        return {**self.stack.metrics(), **engine, **changelog, **backup}
 
 
 def _size(changes: Changes, *, stamped: bool) -> int:

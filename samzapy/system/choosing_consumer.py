@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
-from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import RecordBatch, SystemConsumer, WaitingRecords
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.system.choosers import Chooser
+from samzapy.system.clients import LeaderEpochs
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +100,7 @@ class Bootstrap:
         return not self._lagging
 
 
-class PartitionBuffer(WaitingRecords):
+class PartitionBuffer:
     """A queue of batches. `size`: the bytes of the waiting values, counted by whole batches."""
 
     __slots__ = ("_at", "_batches", "_records", "size")
@@ -220,21 +222,23 @@ class ChoosingConsumer(SystemConsumer):
         self._released: dict[SystemStreamPartition, int] = {}
         self._before: Mapping[SystemStreamPartition, int] = {}
         self._chosen: list[tuple[SystemStreamPartition, Sequence[int]]] = []
-        self._paused: set[SystemStreamPartition] = set()
+        self._paused: frozenset[SystemStreamPartition] = frozenset()
         self._full: set[SystemStreamPartition] = set()
         self._shut: frozenset[SystemStreamPartition] = frozenset()
 
-    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
-        self._consumers[ssp.system].register(ssp, offset, stream_id, epoch)
-        self._buffers[ssp] = PartitionBuffer()
-
-    def start(self) -> None:
-        for consumer in self._consumers.values():
-            consumer.start()
+    def start(
+        self,
+        offsets: Mapping[SystemStreamPartition, int],
+        ids: Mapping[SystemStream, str] = MappingProxyType({}),
+        epochs: Mapping[SystemStreamPartition, int] = MappingProxyType({}),
+    ) -> None:
+        self._buffers = {ssp: PartitionBuffer() for ssp in offsets}
+        for system, consumer in self._consumers.items():
+            consumer.start({ssp: offset for ssp, offset in offsets.items() if ssp.system == system}, ids, epochs)
         if self._bootstrap is not None:
             self._bootstrap.begin(self.position)
             self._shut = frozenset(self._buffers) - self._bootstrap.ssps
-            self._pause(self._shut)
+            self._pause()
             self._check_bootstrap()
 
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
@@ -250,7 +254,8 @@ class ChoosingConsumer(SystemConsumer):
         return chosen
 
     def epochs(self) -> Mapping[SystemStreamPartition, int]:
-        return {ssp: epoch for consumer in self._consumers.values() for ssp, epoch in consumer.epochs().items()}
+        known = [each.epochs() for each in self._consumers.values() if isinstance(each, LeaderEpochs)]
+        return {ssp: epoch for epochs in known for ssp, epoch in epochs.items()}
 
     def position(self, ssp: SystemStreamPartition) -> int:
         buffer = self._buffers[ssp]
@@ -263,20 +268,13 @@ class ChoosingConsumer(SystemConsumer):
         self._forget_released(ssp, offset)
         if ssp in self._full:
             self._full.discard(ssp)
-            if ssp not in self._paused:
-                self._resume([ssp])
+            self._pause()
 
-    def pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        chosen = list(ssps)
-        self._paused.update(chosen)
-        for ssp in chosen:
+    def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
+        before, self._paused = self._paused, frozenset(ssps)
+        for ssp in self._paused - before:
             self._waiting.pop(ssp, None)
-        self._pause(chosen)
-
-    def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        chosen = [ssp for ssp in ssps if ssp in self._paused]
-        self._paused.difference_update(chosen)
-        self._offer(ssp for ssp in chosen if ssp not in self._shut)
+        self._offer(before - self._paused - self._shut)
 
     def held_back(self) -> set[SystemStreamPartition]:
         """The partitions that are not paused and may have records that wait in favour of others. They do not count as
@@ -310,9 +308,8 @@ class ChoosingConsumer(SystemConsumer):
 
     def _offer(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Make these partitions eligible; fetch partitions with too few waiting records."""
-        opened = list(ssps)
-        self._waiting.update((ssp, self._buffers[ssp]) for ssp in opened if len(self._buffers[ssp]))
-        self._resume(ssp for ssp in opened if ssp not in self._full)
+        self._waiting.update((ssp, self._buffers[ssp]) for ssp in ssps if len(self._buffers[ssp]))
+        self._pause()
 
     def _poll_all(self, timeout_s: float, max_records: int) -> None:
         for consumer in self._consumers.values():
@@ -331,7 +328,7 @@ class ChoosingConsumer(SystemConsumer):
                 self._waiting[ssp] = buffer
             if ssp not in self._full and (len(buffer) >= self._most_waiting or buffer.size >= MOST_WAITING_BYTES):
                 self._full.add(ssp)
-                self._consumers[ssp.system].pause([ssp])
+                self._pause()
 
     def _choose(self, most: int) -> list[RecordBatch]:
         chosen: list[RecordBatch] = []
@@ -357,21 +354,11 @@ class ChoosingConsumer(SystemConsumer):
             self._waiting[ssp] = buffer
         if ssp in self._full and len(buffer) <= self._most_waiting // 2 and buffer.size <= MOST_WAITING_BYTES // 2:
             self._full.discard(ssp)
-            self._consumers[ssp.system].resume([ssp])
+            self._pause()
         return taken
 
-    def _pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        for consumer, of_system in self._by_consumer(ssps):
-            consumer.pause(of_system)
-
-    def _resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        for consumer, of_system in self._by_consumer(ssps):
-            consumer.resume(of_system)
-
-    def _by_consumer(
-        self, ssps: Iterable[SystemStreamPartition]
-    ) -> list[tuple[SystemConsumer, list[SystemStreamPartition]]]:
-        result: dict[str, list[SystemStreamPartition]] = {}
-        for ssp in ssps:
-            result.setdefault(ssp.system, []).append(ssp)
-        return [(self._consumers[system], of_system) for system, of_system in result.items()]
+    def _pause(self) -> None:
+        """Fetch no partition that is paused or shut, or has enough waiting records."""
+        paused = self._paused | self._shut | self._full
+        for system, consumer in self._consumers.items():
+            consumer.pause({ssp for ssp in paused if ssp.system == system})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import (
@@ -21,15 +21,28 @@ from samzapy.api.system import (
     SystemProducer,
     SystemSettings,
     SystemTraits,
+    create_all,
+    describe_all,
 )
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.plugins import PluginError, load_class
 
 
+def traits_of(settings: SystemSettings) -> SystemTraits:
+    """The properties of a system. Raises as `load_factory`."""
+    return load_factory(settings).traits(settings)
+
+
 def has_transactions(settings: SystemSettings) -> bool:
     """Whether the system's producers take a transactional id. Raises as `load_factory`."""
-    return load_factory(settings).transactional
+    return traits_of(settings).transactional
+
+
+def record_limit(settings: SystemSettings) -> int | None:
+    """The producer's `message.max.bytes`; None if it is not set."""
+    said = settings.producer.get("message.max.bytes", "")
+    return int(said) if said.isdigit() else None
 
 
 def system_factory(settings: SystemSettings) -> SystemFactory:
@@ -62,6 +75,63 @@ def load_factory(settings: SystemSettings) -> SystemFactory:
         raise ConfigError([ConfigProblem(key, settings.factory, reason)]) from cause
 
 
+@runtime_checkable
+class MeasuredClient(Protocol):
+    """What a consumer or producer may add: numbers of its own."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """The numbers by name, also after `close`; counts only grow. From any thread, one at a time."""
+
+
+@runtime_checkable
+class LeaderEpochs(Protocol):
+    """What a consumer may add: the leader epochs of its positions."""
+
+    def epochs(self) -> Mapping[SystemStreamPartition, int]:
+        """The leader epochs in which the positions were read, where they are known."""
+
+
+@runtime_checkable
+class PurgeableProducer(Protocol):
+    """What a producer with a queue may add."""
+
+    def purge(self) -> None:
+        """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any
+        thread. The producer cannot be used afterwards."""
+
+
+@runtime_checkable
+class ConsumerGroups(Protocol):
+    """What the admin of a system with consumer groups may add."""
+
+    def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
+        """Copy committed positions to the consumer group of that name, for tools that show lag; nothing in samzapy
+        reads them."""
+
+
+class SystemLimits(NamedTuple):
+    """The longest transaction time-out that a system grants, the largest record in bytes of a stream that its first
+    record creates, and the largest number of copies of a stream, which is the number of brokers. None: no limit, or
+    unknown."""
+
+    transaction_ms: int | None = None
+    record_bytes: int | None = None
+    replicas: int | None = None
+
+
+@runtime_checkable
+class LimitedSystem(Protocol):
+    """What an admin may add: the limits of its system."""
+
+    def limits(self) -> SystemLimits:
+        """The limits now."""
+
+
+def limits_of(admin: SystemAdmin) -> SystemLimits:
+    """The limits of the admin's system now."""
+    return admin.limits() if isinstance(admin, LimitedSystem) else SystemLimits()
+
+
 _Place = TypeVar("_Place", SystemStream, SystemStreamPartition)
 
 #: The default time after which the system aborts an open transaction.
@@ -89,7 +159,7 @@ class SystemClients:
         self._admins: dict[str, SystemAdmin] = {}
         self._producers: dict[str, SystemProducer] = {}
         self._consumers: list[SystemConsumer] = []
-        self._measured: list[tuple[str, SystemConsumer | SystemProducer]] = []
+        self._measured: list[tuple[str, MeasuredClient]] = []
         self._stream_ids: dict[SystemStream, str] = {}
 
     def admin(self, system: str) -> SystemAdmin:
@@ -109,7 +179,7 @@ class SystemClients:
         """The current descriptions of the streams, None for missing streams; one request per system."""
         result: dict[SystemStream, StreamDescription | None] = {}
         for system, wanted in _by_system(streams).items():
-            described = self.admin(system).describe_all([stream.stream for stream in wanted])
+            described = describe_all(self.admin(system), [stream.stream for stream in wanted])
             result.update((SystemStream(system, name), item) for name, item in described.items())
         return result
 
@@ -120,21 +190,24 @@ class SystemClients:
     def create(self, specs: Mapping[SystemStream, StreamSpec]) -> None:
         """Create the streams that do not exist; one request per system."""
         for system, wanted in _by_system(specs).items():
-            self.admin(system).create_all([specs[stream] for stream in wanted])
+            create_all(self.admin(system), [specs[stream] for stream in wanted])
 
     def ends(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
     ) -> dict[SystemStreamPartition, int]:
-        """Like `SystemAdmin.ends`, for partitions of any systems."""
+        """The offsets after the last records, as `SystemAdmin.offsets` gives them."""
         result: dict[SystemStreamPartition, int] = {}
         for system, wanted in _by_system(ssps).items():
-            result.update(self.admin(system).ends(wanted, committed=committed))
+            logs = self.admin(system).offsets(wanted, committed=committed)
+            result.update((ssp, log.upcoming) for ssp, log in logs.items())
         return result
 
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
-        """Like `SystemAdmin.mirror`, for partitions of any systems."""
+        """Copy committed positions to the consumer groups of the systems that have any."""
         for system, wanted in _by_system(positions).items():
-            self.admin(system).mirror(group, {ssp: positions[ssp] for ssp in wanted})
+            admin = self.admin(system)
+            if isinstance(admin, ConsumerGroups):
+                admin.mirror(group, {ssp: positions[ssp] for ssp in wanted})
 
     def traits(self, system: str) -> SystemTraits:
         """The properties of a system."""
@@ -161,7 +234,7 @@ class SystemClients:
         if system not in self._producers:
             built = self._factory(system).producer(self._settings[system], f"{self._client_id}-producer")
             self._producers[system] = built
-            self._measured.append((f"{system}/producer", built))
+            self._measure(f"{system}/producer", built)
         return self._producers[system]
 
     def transactional(self, system: str, transactional_id: str) -> SystemProducer:
@@ -171,7 +244,7 @@ class SystemClients:
             settings, f"{self._client_id}-transactions", transactional_id, self._transaction_timeout_ms
         )
         self._transactional.append(built)
-        self._measured.append((f"{system}/transactions-{len(self._transactional) - 1}", built))
+        self._measure(f"{system}/transactions-{len(self._transactional) - 1}", built)
         return built
 
     @contextmanager
@@ -185,13 +258,14 @@ class SystemClients:
     def purge(self) -> None:
         """Make the producers discard their unsent records; from any thread."""
         for producer in [*self._producers.values(), *self._transactional]:
-            producer.purge()
+            if isinstance(producer, PurgeableProducer):
+                producer.purge()
 
     def consumer(self, system: str) -> SystemConsumer:
         """A new consumer of a system."""
         built = self._factory(system).consumer(self._settings[system], f"{self._client_id}-consumer")
         self._consumers.append(built)
-        self._measured.append((f"{system}/consumer-{len(self._consumers) - 1}", built))
+        self._measure(f"{system}/consumer-{len(self._consumers) - 1}", built)
         return built
 
     def metrics(self) -> dict[str, float]:
@@ -219,6 +293,10 @@ class SystemClients:
                 failures.append(cause)
         if failures:
             raise failures[0]
+
+    def _measure(self, place: str, client: SystemConsumer | SystemProducer) -> None:
+        if isinstance(client, MeasuredClient):
+            self._measured.append((place, client))
 
     def _factory(self, system: str) -> SystemFactory:
         if system not in self._factories:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, PositionVoid, UnknownStream
 
@@ -62,18 +63,16 @@ class LogConsumer(SystemConsumer):
         #: By stream, the id of the stream that the positions are of.
         self._ids: dict[str, str] = {}
         self._order: list[SystemStreamPartition] = []
-        self._paused: set[SystemStreamPartition] = set()
-        self._started = False
+        self._paused: frozenset[SystemStreamPartition] = frozenset()
 
-    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
-        if self._started:
-            raise EnvironmentFailure(f"{ssp}: partitions are registered before start")
-        self._positions[ssp] = offset
-        if stream_id:
-            self._ids[ssp.stream] = stream_id
-
-    def start(self) -> None:
-        self._started = True
+    def start(
+        self,
+        offsets: Mapping[SystemStreamPartition, int],
+        ids: Mapping[SystemStream, str] = MappingProxyType({}),
+        epochs: Mapping[SystemStreamPartition, int] = MappingProxyType({}),
+    ) -> None:
+        self._positions = dict(offsets)
+        self._ids = {stream.stream: stream_id for stream, stream_id in ids.items() if stream_id}
         self._order = list(self._positions)
         self._reader = self._make_reader()
         self._reader.open(self._order)
@@ -97,14 +96,11 @@ class LogConsumer(SystemConsumer):
 
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
         if ssp not in self._positions:
-            raise EnvironmentFailure(f"{ssp}: not registered with this consumer")
+            raise EnvironmentFailure(f"{ssp}: not read by this consumer")
         self._positions[ssp] = offset
 
-    def pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        self._paused.update(ssps)
-
-    def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        self._paused.difference_update(ssps)
+    def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
+        self._paused = frozenset(ssps)
 
     def close(self) -> None:
         if self._reader is not None:

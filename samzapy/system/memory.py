@@ -10,6 +10,7 @@ from typing import ClassVar
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer, SystemFactory, SystemProducer, SystemSettings, SystemTraits
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.system.clients import record_limit
 from samzapy.system.local.database import Log, MemoryDatabase
 from samzapy.system.local.factory import LogAdmin
 from samzapy.system.local.producer import LogProducer
@@ -94,12 +95,14 @@ class MemorySystemFactory(SystemFactory):
     Other keys of the system mean nothing here and are ignored, so that a job file for Kafka runs unchanged.
     """
 
-    transactional = True
-
     def traits(self, settings: SystemSettings) -> SystemTraits:
         message = "memory: its streams are gone when this process ends, changelogs and checkpoints too"
-        risks = [("samza.factory", message)]
-        return SystemTraits.of(settings, place="the memory of one process", risks=risks)
+        return SystemTraits(
+            max_record_bytes=record_limit(settings),
+            place="the memory of one process",
+            risks=(("samza.factory", message),),
+            transactional=True,
+        )
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
         log = memory_log(settings)

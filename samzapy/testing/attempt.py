@@ -93,7 +93,7 @@ class _TestedProducer(LogProducer):
             return super()._entry(stream)
         except UnknownStream:
             admin = self._cluster.admin(self._log.system)
-            known = admin.describe_all(admin.list_streams()).values()
+            known = map(admin.describe, admin.list_streams())
             admin.create(StreamSpec(stream, max((each.partitions for each in known if each), default=1)))
             return super()._entry(stream)
 

@@ -161,12 +161,12 @@ class OpenStore:
         stores = self._opened()
         stores.flush()
         stores.send_changes(self._producer_of)
-        self._producer_of(_CHANGELOGS).flush()
+        self._sent = self._producer_of(_CHANGELOGS).flush()
 
     def apply(self) -> None:
         """The second half of a commit: changes and marker into the engine."""
         stores = self._opened()
-        offsets = stores.changelog_offsets(lambda ssp: self._producer_of(ssp.system).last_offset(*ssp[1:]))
+        offsets = stores.changelog_offsets(lambda ssp: self._sent.get((ssp.stream, ssp.partition)))
         stores.changes_committed(0)
         stores.apply(offsets, {})
 
@@ -204,8 +204,7 @@ class OpenStore:
         ssp = SystemStreamPartition(_CHANGELOGS, stream.stream, 0)
         oldest, upcoming = self._changelogs.admin.offsets([ssp])[ssp]
         consumer = self._consumer_of(_CHANGELOGS)
-        consumer.register(ssp, oldest)
-        consumer.start()
+        consumer.start({ssp: oldest})
         records: list[tuple[bytes, bytes | None]] = []
         try:
             while consumer.position(ssp) < upcoming:

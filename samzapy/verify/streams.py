@@ -57,9 +57,7 @@ class Streams:
     def consumer(self, offsets: dict[SystemStreamPartition, int]) -> SystemConsumer:
         """A started reader of committed records, from these offsets on."""
         consumer = self._factory.consumer(self._settings, _CLIENT)
-        for ssp, offset in offsets.items():
-            consumer.register(ssp, offset)
-        consumer.start()
+        consumer.start(offsets)
         return consumer
 
     def partitions(self, stream: str) -> list[SystemStreamPartition]:

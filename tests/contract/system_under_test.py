@@ -45,15 +45,12 @@ class SystemUnderTest:
         """Write and flush values to one partition; returns the last offset."""
         producer = self.producer()
         producer.send([OutgoingRecord(stream, key, value, partition) for value in values])
-        producer.flush()
-        return producer.last_offset(stream, partition)
+        return producer.flush()[stream, partition]
 
     def reader(self, *positions):
         """A started consumer of (ssp, offset) pairs."""
         consumer = self._kept(self.factory.consumer(self.settings, f"test-consumer-{next(self._numbers)}"))
-        for ssp, offset in positions:
-            consumer.register(ssp, offset)
-        consumer.start()
+        consumer.start(dict(positions))
         return consumer
 
     def upcoming(self, ssp):

@@ -80,9 +80,7 @@ def test_polls_that_end_anywhere_return_every_record_once(tmp_path, reads, most_
         producer.send([OutgoingRecord("in", None, value, partition) for value in own])
     producer.flush()
     if consumer is not None:
-        for partition in values:
-            consumer.register(Ssp("s", "in", partition), 0)
-        consumer.start()
+        consumer.start({Ssp("s", "in", partition): 0 for partition in values})
     found = {partition: [] for partition in values}
     for _ in range(2_000):
         batches = poll(0.0, most_records)
@@ -271,9 +269,7 @@ def test_a_table_is_read_in_order_however_its_rows_come(tmp_path, monkeypatch, p
     with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as table:
         table.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
         with closing(DatabaseSystemFactory(clock).consumer(settings, "c")) as reader:
-            for partition in found:
-                reader.register(Ssp("s", "t", partition), 0)
-            reader.start()
+            reader.start({Ssp("s", "t", partition): 0 for partition in found})
             for come, whole in [([], 0), (range(9), 9), ([10, 12], 9), ([11], 9), ([9], 13), ([13], 14)]:
                 table.executemany("INSERT INTO t VALUES (?)", [(number,) for number in come])
                 assert reader.poll(0.0, most) == []  # before the interval is over

@@ -142,9 +142,7 @@ class MemoryJob:
         ssps = [SystemStreamPartition("mem", stream, p) for p in range(description.partitions)]
         ranges = self.admin.offsets(ssps)
         consumer = self._new_consumer()
-        for ssp in ssps:
-            consumer.register(ssp, ranges[ssp].oldest)
-        consumer.start()
+        consumer.start({ssp: ranges[ssp].oldest for ssp in ssps})
         records = []
         while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
             for batch in consumer.poll(0.1, 1_000):
@@ -156,8 +154,7 @@ class MemoryJob:
         """Every value of a stream, of records without keys."""
         ssp = SystemStreamPartition("mem", stream, 0)
         consumer = self._new_consumer()
-        consumer.register(ssp, 0)
-        consumer.start()
+        consumer.start({ssp: 0})
         values = []
         end = self.admin.offsets([ssp])[ssp].upcoming
         while consumer.position(ssp) < end:

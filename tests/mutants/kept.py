@@ -112,8 +112,8 @@ _SYSTEMS = (
     Mutant("samzapy/system/local/reader.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
     Mutant(
         "samzapy/system/local/cleaning.py",
-        "_compact(database, topic, slot, result.stable, now_ms, stopped)",
-        "_compact(database, topic, slot, result.upcoming, now_ms, stopped)",
+        "_compact(database, topic, slot, result.stable, now_ms)",
+        "_compact(database, topic, slot, result.upcoming, now_ms)",
         (_LOCAL,),
     ),
     Mutant("samzapy/system/local/cleaning.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),

@@ -52,9 +52,7 @@ class SystemMachine(RuleBasedStateMachine):
         self.plain = self._make("producer")
         self.consumers = self._make("consumer")
         for consumer in self.consumers:
-            for partition in (0, 1):
-                consumer.register(SystemStreamPartition("s", "t", partition), 0)
-            consumer.start()
+            consumer.start({SystemStreamPartition("s", "t", partition): 0 for partition in (0, 1)})
         self.followed = [{0: [], 1: []} for _ in self.consumers]
 
     @rule(partition=PARTITIONS, pairs=PAIRS)
@@ -168,8 +166,7 @@ class SystemMachine(RuleBasedStateMachine):
     def _read_all(self, number, partition):
         ssp = SystemStreamPartition("s", "t", partition)
         consumer = self.factories[number].consumer(self.systems[number], "c")
-        consumer.register(ssp, 0)
-        consumer.start()
+        consumer.start({ssp: 0})
         found, position = {}, -1
         while position != consumer.position(ssp):
             position = consumer.position(ssp)

@@ -114,8 +114,7 @@ def clients_of(factory, **properties):
             producer.begin()
             producer.send([OutgoingRecord("t", b"k", b"v", 0)])
             end()
-        consumer.register(ssp, 0)
-        consumer.start()
+        consumer.start({ssp: 0})
         assert consumer.poll(0.0, 10)
         for client in (admin, producer, consumer):
             client.close()

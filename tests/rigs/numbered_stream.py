@@ -94,9 +94,7 @@ class Streams:
         ranges = self._offsets(stream)
         consumer = self._factory.consumer(self._settings, "test-consumer")
         try:
-            for ssp, found in ranges.items():
-                consumer.register(ssp, found.oldest)
-            consumer.start()
+            consumer.start({ssp: found.oldest for ssp, found in ranges.items()})
             while any(consumer.position(ssp) < found.upcoming for ssp, found in ranges.items()):
                 yield from consumer.poll(1.0, 50_000)
         finally:

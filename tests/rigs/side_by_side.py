@@ -98,9 +98,7 @@ class NumbersScene:
         ssps = [SystemStreamPartition("sys", "out", n) for n in range(PARTITIONS)]
         ranges, found = self.admin.offsets(ssps), Counter()
         with closing(self._consumer()) as consumer:
-            for ssp in ssps:
-                consumer.register(ssp, ranges[ssp].oldest)
-            consumer.start()
+            consumer.start({ssp: ranges[ssp].oldest for ssp in ssps})
             while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
                 for batch in consumer.poll(0.1, 5_000):
                     found.update(map(int, batch.values))

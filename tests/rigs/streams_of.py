@@ -38,9 +38,7 @@ class StreamsOf:
             ranges = admin.offsets(ssps)
         found = {ssp: [] for ssp in ssps}
         with closing(self._factory.consumer(self._settings, "test")) as consumer:
-            for ssp, (oldest, _) in ranges.items():
-                consumer.register(ssp, oldest)
-            consumer.start()
+            consumer.start({ssp: oldest for ssp, (oldest, _) in ranges.items()})
             while any(consumer.position(ssp) < upcoming for ssp, (_, upcoming) in ranges.items()):
                 for batch in consumer.poll(1.0, 10_000):
                     found[batch.ssp] += zip(batch.keys, batch.values, strict=True)

@@ -164,9 +164,7 @@ class Ledger:
         ssps = [SystemStreamPartition("kafka", stream, partition) for partition in range(PARTITIONS)]
         ends = self.admin.offsets(ssps)
         consumer = self.factory.consumer(self.settings, "test")
-        for ssp in ssps:
-            consumer.register(ssp, ends[ssp].oldest)
-        consumer.start()
+        consumer.start({ssp: ends[ssp].oldest for ssp in ssps})
         records = [[] for _ in ssps]
         while any(consumer.position(ssp) < ends[ssp].upcoming for ssp in ssps):
             for batch in consumer.poll(1.0, 10_000):

@@ -1,6 +1,9 @@
 """A job whose outcome tells what happened to every input: ids out, and a fold per key in the store."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from contextlib import closing, contextmanager
@@ -120,8 +123,7 @@ class CrashJob:
         example = next(i for i in range(KEYS) if key_of(i) == key)
         stream, partition = f"{self.prefix}-changelog", partition_of(example, self.partitions)
         self._producer.send([OutgoingRecord(stream, key.encode(), value, partition)])
-        self._producer.flush()
-        return f"{stream}[{partition}]@{self._producer.last_offset(stream, partition)}"
+        return f"{stream}[{partition}]@{self._producer.flush()[stream, partition]}"
 
     def run(self, clock=SYSTEM_CLOCK):
         """Run to the ends that the inputs have now; `took_s` is how long it took."""
@@ -129,6 +131,12 @@ class CrashJob:
         report = run_job(self.flat, clock)
         self.took_s = time.monotonic() - began
         return report
+
+    def run_until_killed(self, fail):
+        """Run in a process of its own that a fail point ends by SIGKILL; its exit code."""
+        command = [sys.executable, __file__, json.dumps(self.flat)]
+        environ = {**os.environ, "SAMZAPY_FAIL": fail}
+        return subprocess.run(command, env=environ, check=False, timeout=120, capture_output=True).returncode
 
     def recover(self, most=3):
         """Run until a run ends well; what the others, at the most `most`, failed with."""
@@ -218,9 +226,7 @@ class CrashJob:
         ssps = [SystemStreamPartition("sys", stream, p) for p in range(self.admin.describe(stream).partitions)]
         ranges = self.admin.offsets(ssps)
         consumer = self._consumer()
-        for ssp in ssps:
-            consumer.register(ssp, self._read.get(ssp, ranges[ssp].oldest))
-        consumer.start()
+        consumer.start({ssp: self._read.get(ssp, ranges[ssp].oldest) for ssp in ssps})
         records = []
         while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
             for batch in consumer.poll(0.2, 5_000):
@@ -266,3 +272,7 @@ def measured(outputs, state, ids, guarantee, before=None):
         "duplicated": sum(outputs.values()) - sum(1 for i in ids if outputs[i]) + sum(n - 1 for n in twice.values()),
         "mismatches": sum(1 for key in exact.keys() | state.keys() if exact.get(key) != state.get(key)),
     }
+
+
+if __name__ == "__main__":
+    run_job(json.loads(sys.argv[1]))

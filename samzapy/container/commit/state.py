@@ -45,9 +45,8 @@ class StateWriter(ABC):
             self._check_ends(tasks)
             for task in tasks:
                 task.stores.send_changes(self._records.producer_of)
-            for system in self._changelog_systems:
-                self._records.producer_of(system).flush()
-            last_of = self._last_records([ssp for task in tasks for ssp in task.stores.changed()])
+            sent = {system: self._records.producer_of(system).flush() for system in self._changelog_systems}
+            last_of = self._last_records([ssp for task in tasks for ssp in task.stores.changed()], sent)
             for task in tasks:
                 task.changelog_offsets = task.stores.changelog_offsets(last_of)
         except ForeignRecords as found:
@@ -66,9 +65,10 @@ class StateWriter(ABC):
 
     @abstractmethod
     def _last_records(
-        self, changelogs: Sequence[SystemStreamPartition]
+        self, changelogs: Sequence[SystemStreamPartition], sent: Mapping[str, Mapping[tuple[str, int], int]]
     ) -> Callable[[SystemStreamPartition], int | None]:
-        """Returns the offset of the last acknowledged record of each changelog partition."""
+        """Returns the offset of the last acknowledged record of each changelog partition. `sent`: by system, the
+        offsets that the flush of its producer has returned."""
 
     @abstractmethod
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
@@ -98,13 +98,14 @@ class TransactionalState(StateWriter):
         self._transaction = transaction
 
     def _last_records(
-        self, changelogs: Sequence[SystemStreamPartition]
+        self, changelogs: Sequence[SystemStreamPartition], sent: Mapping[str, Mapping[tuple[str, int], int]]
     ) -> Callable[[SystemStreamPartition], int | None]:
         ends: dict[SystemStreamPartition, int] = {}
         for system in self._changelog_systems:
             wanted = [ssp for ssp in changelogs if ssp.system == system]
             if wanted:
-                ends.update(self._records.admin_of(system).ends(wanted))
+                logs = self._records.admin_of(system).offsets(wanted)
+                ends.update((ssp, log.upcoming) for ssp, log in logs.items())
         return lambda ssp: ends[ssp] - 1
 
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
@@ -121,9 +122,9 @@ class AwaitedState(StateWriter):
     inputs twice; and an earlier run that is still at work may overwrite this run's records."""
 
     def _last_records(
-        self, changelogs: Sequence[SystemStreamPartition]
+        self, changelogs: Sequence[SystemStreamPartition], sent: Mapping[str, Mapping[tuple[str, int], int]]
     ) -> Callable[[SystemStreamPartition], int | None]:
-        return lambda ssp: self._records.producer_of(ssp.system).last_offset(ssp.stream, ssp.partition)
+        return lambda ssp: sent[ssp.system].get((ssp.stream, ssp.partition))
 
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
         self._checkpoints.write(checkpoints)

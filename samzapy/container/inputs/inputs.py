@@ -25,7 +25,7 @@ from samzapy.container.inputs.decode import Decoder
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.system.choosers import chooser_of, is_wanted
 from samzapy.system.choosing_consumer import Bootstrap, ChoosingConsumer, Portion
-from samzapy.system.clients import SystemClients
+from samzapy.system.clients import LeaderEpochs, SystemClients
 
 #: Decoded messages of one partition, in order; never empty.
 Run = Sequence[IncomingMessageEnvelope]
@@ -94,11 +94,9 @@ class Inputs:
     ) -> None:
         """Begin to fetch from `offsets`, which are of the streams with these `ids` and of these leader `epochs`, where
         they are known. Partitions that start at or past their end have ended at once."""
-        ids, epochs = ids or {}, epochs or {}
-        for ssp, offset in offsets.items():
-            self._consumers[ssp.system].register(ssp, offset, ids.get(ssp.system_stream, ""), epochs.get(ssp))
         for consumer in self._readers:
-            consumer.start()
+            own = {ssp: offset for ssp, offset in offsets.items() if self._consumers[ssp.system] is consumer}
+            consumer.start(own, ids or {}, epochs or {})
         for ssp, end in list(self._ends.items()):
             if offsets[ssp] >= end:
                 self._end(ssp)
@@ -135,7 +133,8 @@ class Inputs:
                 yield from self._decoded(batch.part(start, start + size), arrival_ms)
 
     def epochs(self) -> dict[SystemStreamPartition, int]:
-        return {ssp: epoch for consumer in self._readers for ssp, epoch in consumer.epochs().items()}
+        known = [each.epochs() for each in self._readers if isinstance(each, LeaderEpochs)]
+        return {ssp: epoch for epochs in known for ssp, epoch in epochs.items()}
 
     def position(self, ssp: SystemStreamPartition) -> int:
         """The next offset that a poll will look at, past known records that are not messages."""
@@ -143,11 +142,9 @@ class Inputs:
 
     def hold(self, ssps: frozenset[SystemStreamPartition]) -> None:
         """Return nothing of these partitions from now on; the partitions of an earlier call are released."""
-        for ssp in ssps - self._held - self._finished:
-            self._consumers[ssp.system].pause([ssp])
-        for ssp in self._held - ssps - self._finished:
-            self._consumers[ssp.system].resume([ssp])
-        self._held = ssps
+        if ssps != self._held:
+            self._held = ssps
+            self._pause()
 
     def held_back(self) -> set[SystemStreamPartition]:
         """The partitions that may have messages that polls do not return for now."""
@@ -171,8 +168,7 @@ class Inputs:
         self._ended.discard(ssp)
         if ssp in self._finished:
             self._finished.discard(ssp)
-            if ssp not in self._held:
-                self._consumers[ssp.system].resume([ssp])
+            self._pause()
 
     def take_ended(self) -> set[SystemStreamPartition]:
         """The partitions that have ended since the last call, everything polled before included."""
@@ -224,7 +220,12 @@ class Inputs:
         del self._ends[ssp]
         self._ended.add(ssp)
         self._finished.add(ssp)
-        self._consumers[ssp.system].pause([ssp])
+        self._pause()
+
+    def _pause(self) -> None:
+        paused = self._held | self._finished
+        for consumer in self._readers:
+            consumer.pause({ssp for ssp in paused if self._consumers[ssp.system] is consumer})
 
 
 #: The messages that asynchronous tasks get at a time, as a multiple of their messages in flight. Few, since they are

@@ -50,7 +50,7 @@ class StartingPositions:
     ) -> None:
         self._config = config
         self._model = model
-        self._admin_of = clients.admin
+        self._clients = clients
         self._metrics = metrics
         self._now_ms = now_ms
         self._logs: Mapping[SystemStreamPartition, OffsetRange] = logs_of(model.ssps, clients)
@@ -90,7 +90,7 @@ class StartingPositions:
         return TaskStart(offsets, checkpoint, followed, frozenset(pinned), ids, kept)
 
     def _default(self, task: TaskModel, ssp: SystemStreamPartition, checkpoint: Checkpoint | None) -> int:
-        stream, goes_back = self._config.stream(ssp.system_stream), self._admin_of(ssp.system).upcoming_goes_back
+        stream, goes_back = self._config.stream(ssp.system_stream), self._clients.traits(ssp.system).upcoming_goes_back
         return starting_offset(ssp, checkpoint, stream, self._logs[ssp], late=ssp in task.late, goes_back=goes_back)
 
     def follow(
@@ -104,7 +104,7 @@ class StartingPositions:
         for ssp, startpoint in pending(startpoints, task.name, task.ssps, checkpoint, self._now_ms).items():
             target = Target(startpoint.position)
             try:
-                offset = target.offsets(self._config.offset_default, {ssp: self._logs[ssp]}, self._admin_of)[ssp]
+                offset = target.offsets(self._config.offset_default, {ssp: self._logs[ssp]}, self._clients.admin)[ssp]
             except (ConfigError, OffsetOutOfRange) as cause:
                 logger.warning(
                     "%s: the startpoint %s of %s is passed over: %s", task.name, startpoint.position, ssp, cause

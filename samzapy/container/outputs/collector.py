@@ -12,7 +12,12 @@ from samzapy.api.collector import ControlMessage, MessageCollector, columns_of
 from samzapy.api.envelope import Headers, OutgoingMessageEnvelope, checked_headers, whole_ms
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
+from samzapy.api.system import (
+    OutgoingColumns,
+    OutgoingRecord,
+    SystemProducer,
+    send_columns,
+)
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import EnvironmentFailure, SerdeError
 from samzapy.plugins import is_own
@@ -262,7 +267,7 @@ class BufferingCollector(MessageCollector):
             for columns in run:
                 assert isinstance(columns, OutgoingColumns)
                 self.sent += columns.size
-                producer.send_columns(columns)
+                send_columns(producer, columns)
 
     def _records_of(self, stream: SystemStream) -> list[Output]:
         self._choose(stream)

@@ -17,34 +17,28 @@ commit waits for its records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from samzapy.api.metrics import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
+from samzapy.api.system import ColumnProducer, OutgoingColumns, OutgoingRecord, SystemProducer, send_columns
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.system.clients import SystemClients
+from samzapy.system.clients import SystemClients, limits_of
 
 
-class ForwardingProducer(SystemProducer):
+class ForwardingProducer(ColumnProducer):
     """Passes every call on; the base of producers that add something to some of them."""
 
     def __init__(self, producer: SystemProducer) -> None:
         self._producer = producer
 
     def send_columns(self, columns: OutgoingColumns) -> None:
-        self._producer.send_columns(columns)
+        send_columns(self._producer, columns)
 
-    def flush(self, timeout_s: float = 60.0) -> None:
-        self._producer.flush(timeout_s)
-
-    def last_offset(self, stream: str, partition: int) -> int | None:
-        return self._producer.last_offset(stream, partition)
-
-    def purge(self) -> None:
-        self._producer.purge()
+    def flush(self, timeout_s: float = 60.0) -> Mapping[tuple[str, int], int]:
+        return self._producer.flush(timeout_s)
 
     def close(self) -> None:
         self._producer.close()
@@ -78,11 +72,10 @@ class TransactionOnDemand(ForwardingProducer):
 
     def send_columns(self, columns: OutgoingColumns) -> None:
         self._begin()
-        self._producer.send_columns(columns)
+        send_columns(self._producer, columns)
 
-    def flush(self, timeout_s: float = 60.0) -> None:
-        if self._open:
-            self._producer.flush(timeout_s)
+    def flush(self, timeout_s: float = 60.0) -> Mapping[tuple[str, int], int]:
+        return self._producer.flush(timeout_s) if self._open else {}
 
     def begin(self) -> bool:
         self._begin()
@@ -112,7 +105,7 @@ _MOST_FENCED_AT_ONCE = 32
 
 def check_transaction_timeout(timeout_ms: int, clients: SystemClients, system: str | None) -> None:
     """Raise ConfigError if the system with the transactions of the state ends them before the job's `timeout_ms`."""
-    limit = None if system is None else clients.admin(system).limits().transaction_ms
+    limit = None if system is None else limits_of(clients.admin(system)).transaction_ms
     if limit is not None and timeout_ms > limit:
         message = f"must be at most {limit}, the transaction.max.timeout.ms of system '{system}'"
         raise ConfigError([ConfigProblem("task.transaction.timeout.ms", str(timeout_ms), message)])
@@ -210,7 +203,7 @@ def record_limit(clients: SystemClients, stream: SystemStream) -> int | None:
     admin = clients.admin(stream.system)
     description = admin.describe(stream.stream)
     if description is None or description.hidden:
-        own = admin.limits().record_bytes
+        own = limits_of(admin).record_bytes
     else:
         text = description.config.get("max.message.bytes", "")
         own = int(text) if text.isdigit() else None

@@ -27,6 +27,7 @@ import msgspec
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import read_owner
+from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.errors import JobTakenOver, RestoreError
@@ -229,7 +230,7 @@ class Ownership:
     @contextmanager
     def one_look(self) -> Iterator[None]:
         """A context in which all looks and questions cost one request to the broker."""
-        with self._records.checkpoints.one_pass():
+        with one_pass(self._records.checkpoints):
             yield
 
     def note_end(self, *, again: bool, drained: bool = False) -> None:

@@ -30,7 +30,7 @@ from samzapy.job.transactions import state_transactions
 from samzapy.storage.changelog.restore import CHUNK_BYTES
 from samzapy.storage.local.directory import sweep_orphans
 from samzapy.storage.spec import StoreSpec
-from samzapy.system.clients import load_factory
+from samzapy.system.clients import has_transactions
 
 
 def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mapping[str, StoreSpec]) -> None:
@@ -81,7 +81,7 @@ def _kafka_clients(config: JobConfig) -> tuple[int, int]:
     """The Kafkas that a container reads, and the transactional producers for its state: one, if any, for all tasks."""
     kafka = SYSTEMS.short["kafka"]
     read = {stream.system for stream in config.task.inputs if config.systems[stream.system].factory == kafka}
-    state = state_transactions(config, lambda settings: load_factory(settings).transactional).system
+    state = state_transactions(config, has_transactions).system
     return len(read), int(state is not None and config.systems[state].factory == kafka)
 
 

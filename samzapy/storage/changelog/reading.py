@@ -51,8 +51,7 @@ def scan(
     """
     if log.oldest >= log.upcoming:
         return
-    consumer.register(ssp, log.oldest)
-    consumer.start()
+    consumer.start({ssp: log.oldest})
     moved = clock.monotonic()
     while (position := consumer.position(ssp)) < log.upcoming:
         for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
@@ -94,11 +93,9 @@ def first_records(
     record if `open_counts`; else it is a RestoreError.
     """
     left = {tail.ssp: tail for tail in tails}
-    for tail in left.values():
-        consumer.register(tail.ssp, tail.start)
-    consumer.start()
+    starts = positions = {ssp: tail.start for ssp, tail in left.items()}
+    consumer.start(starts)
     found: dict[SystemStreamPartition, int] = {}
-    positions = {ssp: tail.start for ssp, tail in left.items()}
     moved = clock.monotonic()
     while left:
         for batch in consumer.poll(_POLL_S, _FEW_RECORDS):
@@ -106,9 +103,9 @@ def first_records(
                 found.setdefault(batch.ssp, batch.offsets[0])
         before, positions = positions, {ssp: consumer.position(ssp) for ssp in left}
         done = [ssp for ssp, tail in left.items() if ssp in found or positions[ssp] >= tail.bound]
-        consumer.pause(done)
         for ssp in done:
             del left[ssp]
+        consumer.pause(starts.keys() - left.keys())
         now = clock.monotonic()
         if positions != before:
             moved = now

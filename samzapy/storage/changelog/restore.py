@@ -275,8 +275,7 @@ def run_restores(
         raise RestoreError(f"two stores have one changelog partition: {', '.join(sorted(r.label for r in restores))}")
     for restore in restores:
         restore.share(len(restores))
-        consumer.register(restore.ssp, restore.start)
-    consumer.start()
+    consumer.start({restore.ssp: restore.start for restore in restores})
     results: dict[SystemStreamPartition, RestoreRead] = {}
     positions: dict[SystemStreamPartition, int] = {}
     with _Finishing(len(restores)) as finishing:
@@ -290,8 +289,8 @@ def run_restores(
             if _advanced(active, consumer, positions, on_progress):
                 moved = now
             for restore in [r for r in active.values() if positions[r.ssp] >= r.bound]:
-                consumer.pause([restore.ssp])
                 del active[restore.ssp]
+                consumer.pause([each.ssp for each in restores if each.ssp not in active])
                 finishing.begin(restore, as_of_ms)
             for restore in finishing.take(0.0 if active else _POLL_S):
                 results[restore.ssp] = RestoreRead(restore.records, clock.monotonic() - began, restore.bytes)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
+from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin, describe_all
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StateLost, UnknownStream
 
@@ -94,7 +94,7 @@ class Changelogs:
 
     def _find(self, admin: SystemAdmin, stores: Sequence[StoreConfig]) -> None:
         streams = {config.name: changelog_of(config) for config in stores}
-        described = admin.describe_all(stream.stream for stream in streams.values())
+        described = describe_all(admin, [stream.stream for stream in streams.values()])
         first = min(self._partitions)
         topics = {config.name: usable(described[changelog_of(config).stream], config, first) for config in stores}
         ssps = {

@@ -31,8 +31,6 @@ from samzapy.system.log_consumer import LogConsumer
 class DatabaseSystemFactory(SystemFactory):
     """Clients of the database at `systems.NAME.database.url`. `clock` decides when to poll again."""
 
-    read_only = True
-
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
 
@@ -41,7 +39,8 @@ class DatabaseSystemFactory(SystemFactory):
 
     def traits(self, settings: SystemSettings) -> SystemTraits:
         with closing(Database(database_config(settings))) as database:
-            return SystemTraits(place="a file of SQLite" if database.dialect == "sqlite" else None)
+            place = "a file of SQLite" if database.dialect == "sqlite" else None
+        return SystemTraits(place=place, upcoming_goes_back=True, read_only=True)
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
         config = database_config(settings)
@@ -62,8 +61,6 @@ class DatabaseSystemFactory(SystemFactory):
 class DatabaseAdmin(SystemAdmin):
     """Streams are the tables that the job file names. The log of each begins at 0, so that a job can be set back
     there."""
-
-    upcoming_goes_back = True
 
     def __init__(self, config: DatabaseConfig) -> None:
         self._config = config
@@ -87,7 +84,9 @@ class DatabaseAdmin(SystemAdmin):
     def list_streams(self) -> list[str]:
         return sorted(self._config.tables)
 
-    def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
+    def offsets(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, OffsetRange]:
         wanted, upcoming = list(ssps), {}
         with self._database.connected() as connection:
             for source in self._sources(connection, wanted):

@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin, SystemLimits
+from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
     ConfigError,
@@ -31,6 +31,7 @@ from samzapy.errors import (
     RetriableError,
     UnknownStream,
 )
+from samzapy.system.clients import SystemLimits
 from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts, reach
 from samzapy.system.kafka.consumer import GroupPositions
 from samzapy.system.kafka.errors import BETWEEN_LEADERS, SILENCE, UNKNOWN_TOPIC, error_of, one_line
@@ -219,16 +220,12 @@ class KafkaAdmin(SystemAdmin):
     def list_streams(self) -> list[str]:
         return sorted(name for name in reach(self._client, self._client_errors).topics if not name.startswith("__"))
 
-    def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
-        chosen = list(ssps)
-        oldest, upcoming = self._list_offsets(chosen, OffsetSpec.earliest(), OffsetSpec.latest())
-        return {ssp: OffsetRange(oldest[ssp], upcoming[ssp]) for ssp in chosen}
-
-    def ends(
+    def offsets(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
-    ) -> dict[SystemStreamPartition, int]:
-        (found,) = self._list_offsets(list(ssps), OffsetSpec.latest(), committed=committed)
-        return found
+    ) -> dict[SystemStreamPartition, OffsetRange]:
+        chosen = list(ssps)
+        oldest, upcoming = self._list_offsets(chosen, OffsetSpec.earliest(), OffsetSpec.latest(), committed=committed)
+        return {ssp: OffsetRange(oldest[ssp], upcoming[ssp]) for ssp in chosen}
 
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
         """Raises EnvironmentFailure where the broker does not allow it, or where another consumer is a member."""

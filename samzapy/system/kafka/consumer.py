@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.errors import (
@@ -58,20 +59,18 @@ class KafkaConsumer(SystemConsumer):
         self._epochs: dict[SystemStreamPartition, int] = {}
         #: By topic, the id of the topic that the positions are of.
         self._ids: dict[str, str] = {}
-        self._paused: set[SystemStreamPartition] = set()
+        self._paused: frozenset[SystemStreamPartition] = frozenset()
         self._failure: SamzapyError | None = None
         self._deleted = DeletedTopics()
 
-    def register(self, ssp: SystemStreamPartition, offset: int, stream_id: str = "", epoch: int | None = None) -> None:
-        if self._client is not None:
-            raise EnvironmentFailure(f"{ssp}: partitions are registered before start")
-        self._positions[ssp] = offset
-        if stream_id:
-            self._ids[ssp.stream] = stream_id
-        if epoch is not None:
-            self._epochs[ssp] = epoch
-
-    def start(self) -> None:
+    def start(
+        self,
+        offsets: Mapping[SystemStreamPartition, int],
+        ids: Mapping[SystemStream, str] = MappingProxyType({}),
+        epochs: Mapping[SystemStreamPartition, int] = MappingProxyType({}),
+    ) -> None:
+        self._positions, self._epochs = dict(offsets), dict(epochs)
+        self._ids = {stream.stream: stream_id for stream, stream_id in ids.items() if stream_id}
         self._client, self._fetch = open_consumer(self._properties, self._client_errors)
         topics = {ssp.stream for ssp in self._positions}
         ask = partial(counts_of, self._client, self._client_errors, topics)
@@ -146,7 +145,7 @@ class KafkaConsumer(SystemConsumer):
 
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
         if ssp not in self._positions:
-            raise EnvironmentFailure(f"{ssp}: not registered with this consumer")
+            raise EnvironmentFailure(f"{ssp}: not read by this consumer")
         self._positions[ssp] = offset
         # Other failures stay: the seek does not mend them.
         if isinstance(self._failure, OffsetOutOfRange) and self._failure.ssp == ssp:
@@ -160,17 +159,14 @@ class KafkaConsumer(SystemConsumer):
         if self._fetch is not None:
             self._fetch.moved(ssp)
         if ssp in self._paused:
-            self.pause([ssp])
+            self._call(lambda client: client.pause([_at(ssp)]))
 
-    def pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        chosen = list(ssps)
-        self._paused.update(chosen)
-        self._call(lambda client: client.pause(list(map(_at, chosen))))
-
-    def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        chosen = [ssp for ssp in ssps if ssp in self._paused]
-        self._paused.difference_update(chosen)
-        self._call(lambda client: client.resume(list(map(_at, chosen))))
+    def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
+        before, self._paused = self._paused, frozenset(ssps)
+        if added := self._paused - before:
+            self._call(lambda client: client.pause(list(map(_at, added))))
+        if released := before - self._paused:
+            self._call(lambda client: client.resume(list(map(_at, released))))
 
     def close(self) -> None:
         if self._fetch is not None:

@@ -7,6 +7,7 @@ from contextlib import closing, suppress
 
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings, SystemTraits
 from samzapy.errors import SamzapyError
+from samzapy.system.clients import record_limit
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
 from samzapy.system.kafka.consumer import KafkaConsumer
@@ -24,8 +25,6 @@ from samzapy.system.kafka.settings import (
 
 class KafkaSystemFactory(SystemFactory):
     """Clients of one Kafka cluster; each connects at its first call, so they may be made before a fork."""
-
-    transactional = True
 
     #: The most seconds that a transactional call may take.
     transactional_call_s = 30.0
@@ -59,9 +58,11 @@ class KafkaSystemFactory(SystemFactory):
 
     def traits(self, settings: SystemSettings) -> SystemTraits:
         """By the job file; librdkafka's defaults are 1,000,000 bytes, and no compression."""
-        said = settings.producer.get("message.max.bytes", str(LARGEST_RECORD))
         codecs = (settings.producer.get(key, "none") for key in ("compression.type", "compression.codec"))
-        return SystemTraits(int(said) if said.isdigit() else None, any(codec != "none" for codec in codecs))
+        largest = record_limit(settings) if "message.max.bytes" in settings.producer else LARGEST_RECORD
+        return SystemTraits(
+            max_record_bytes=largest, compresses=any(codec != "none" for codec in codecs), transactional=True
+        )
 
     def check(self, settings: SystemSettings) -> None:
         check_settings(settings)

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from samzapy.api.system import OutgoingColumns, SystemProducer
+from samzapy.api.system import ColumnProducer, OutgoingColumns
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
     ProducerError,
@@ -40,7 +40,7 @@ _STEP_S = 0.1
 _PAUSE_S, _TRIAL_S = 1.0, 0.02
 
 
-class KafkaProducer(SystemProducer):
+class KafkaProducer(ColumnProducer):
     """An idempotent producer.
 
     An error poisons it. Inside a transaction `abort` heals it, with two exceptions: it was fenced, or the broker has
@@ -76,12 +76,10 @@ class KafkaProducer(SystemProducer):
             self._calls.must_take_records()
             self._queue.send(columns)
 
-    def flush(self, timeout_s: float = 60.0) -> None:
+    def flush(self, timeout_s: float = 60.0) -> Mapping[tuple[str, int], int]:
         with self._calls.guarded(), self._abortable():
             self._flush(timeout_s)
-
-    def last_offset(self, stream: str, partition: int) -> int | None:
-        return self._last_offsets.get((stream, partition))
+        return self._last_offsets
 
     def purge(self) -> None:
         if self._made is not None:

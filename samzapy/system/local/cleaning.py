@@ -1,12 +1,9 @@
-"""Cleans the streams of a log by their `cleanup.policy`, while others read and write, and gives the space of the file
-back.
+"""Cleans the streams of a log by their `cleanup.policy`, while others read and write.
 
 1. A read finds the records that later ones replace. It blocks no writer, and its answer stays right: a record that is
    replaced stays replaced.
 2. They are deleted some thousands at a time, each time in a separate transaction, so that a commit waits for
-   milliseconds.
-3. Free pages are cut off the end of the file, except for an eighth of it that later records fill. A file of an older
-   version keeps its size; its free pages are filled again.
+   milliseconds. Later records fill the free pages of the file.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from samzapy.clock import Clock
@@ -24,13 +20,10 @@ from samzapy.system.local.streams import LEAST_DIRTY, Topic, bounds, first_not_o
 
 logger = logging.getLogger(__name__)
 
-#: Records that one transaction deletes, and pages that one gives back.
-_STEP, _PAGES = 5_000, 256
-#: The part of the file that may be free.
-_SPARE = 8
-#: Seconds that a closing producer waits for its cleaning.
+#: Records that one transaction deletes.
+_STEP = 5_000
+#: Seconds that a closing producer waits for its cleaning; the next cleaning does the rest.
 _PATIENCE_S = 60.0
-_INCREMENTAL = 2
 
 _REPLACED = """
 INSERT INTO temp.doomed SELECT position FROM records WHERE slot = :slot AND position < :until AND position NOT IN
@@ -45,15 +38,6 @@ _DELETE = (
 )
 
 
-class Stopped(Exception):
-    """Raised in a cleaning that was asked to end; the next cleaning does the rest."""
-
-
-def _go_on() -> bool:
-    """The default of `stopped`."""
-    return False
-
-
 def is_due(database: Database, topic: Topic, slot: int) -> bool:
     """Whether the partition has grown enough since it was last cleaned."""
     with database.read():
@@ -61,13 +45,13 @@ def is_due(database: Database, topic: Topic, slot: int) -> bool:
     return row is not None and topic.needs_cleaning(row[0], row[0] + row[1])
 
 
-def clean(database: Database, topic: Topic, slot: int, now_ms: int, stopped: Callable[[], bool] = _go_on) -> int:
-    """Drop the records that the topic's policy does not keep; returns their number. Raises Stopped."""
+def clean(database: Database, topic: Topic, slot: int, now_ms: int) -> int:
+    """Drop the records that the topic's policy does not keep; returns their number."""
     with database.alone():
-        return _clean(database, topic, slot, now_ms, stopped)
+        return _clean(database, topic, slot, now_ms)
 
 
-def _clean(database: Database, topic: Topic, slot: int, now_ms: int, stopped: Callable[[], bool]) -> int:
+def _clean(database: Database, topic: Topic, slot: int, now_ms: int) -> int:
     with database.read():
         result = bounds(database, slot)
         row = database.execute("SELECT dirty_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
@@ -79,33 +63,22 @@ def _clean(database: Database, topic: Topic, slot: int, now_ms: int, stopped: Ca
         before = max(result.oldest, min(result.upcoming if kept is None else kept, result.stable))
         with database.write():
             database.execute("UPDATE partitions SET oldest = max(oldest, ?) WHERE slot = ?", (before, slot))
-        removed += _drop(database, slot, stopped, _EXPIRED, (slot, before))
+        removed += _drop(database, slot, _EXPIRED, (slot, before))
     if topic.compacted:
-        removed += _compact(database, topic, slot, result.stable, now_ms, stopped)
+        removed += _compact(database, topic, slot, result.stable, now_ms)
     _count(database, slot, row[0])
     return removed
 
 
-def give_back(database: Database, stopped: Callable[[], bool] = _go_on) -> None:
-    """Cut the free pages off the file, except an eighth of it. Raises Stopped."""
-    if _pragma(database, "auto_vacuum") != _INCREMENTAL:
-        return
-    while _pragma(database, "freelist_count") > _pragma(database, "page_count") // _SPARE:
-        _check(stopped)
-        with database.write():
-            # The pages are freed as the rows of the answer are fetched.
-            database.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
-
-
-def _compact(database: Database, topic: Topic, slot: int, until: int, now_ms: int, stopped: Callable[[], bool]) -> int:
+def _compact(database: Database, topic: Topic, slot: int, until: int, now_ms: int) -> int:
     if topic.min_compaction_lag_ms > 0:
         with database.read():
             young = first_not_older(database, slot, now_ms - topic.min_compaction_lag_ms + 1)
         until = until if young is None else min(until, young)
-    removed = _drop(database, slot, stopped, _REPLACED, {"slot": slot, "until": until})
+    removed = _drop(database, slot, _REPLACED, {"slot": slot, "until": until})
     with database.write():
         horizon = _tombstone_horizon(database, slot, until, now_ms, topic.delete_retention_ms)
-    return removed + _drop(database, slot, stopped, _TOMBSTONES, (slot, horizon))
+    return removed + _drop(database, slot, _TOMBSTONES, (slot, horizon))
 
 
 def _tombstone_horizon(database: Database, slot: int, until: int, now_ms: int, retention_ms: int) -> int:
@@ -119,21 +92,17 @@ def _tombstone_horizon(database: Database, slot: int, until: int, now_ms: int, r
     return int(horizon)
 
 
-def _drop(database: Database, slot: int, stopped: Callable[[], bool], choose: str, of: Any) -> int:
+def _drop(database: Database, slot: int, choose: str, of: Any) -> int:
     """Delete the records that the statement `choose` puts into `temp.doomed`; returns their number."""
-    _check(stopped)
     database.execute("CREATE TEMP TABLE IF NOT EXISTS doomed (position INTEGER PRIMARY KEY)")
     database.execute("DELETE FROM temp.doomed")
     database.execute(choose, of)
     removed, last = 0, -1
-    while True:
-        (upper,) = database.execute(_UP_TO, (last, _STEP)).fetchone()
-        if upper is None:
-            return removed
-        _check(stopped)
+    while (upper := database.execute(_UP_TO, (last, _STEP)).fetchone()[0]) is not None:
         with database.write():
             removed += database.execute(_DELETE, (slot, last, upper)).rowcount
         last = upper
+    return removed
 
 
 def _count(database: Database, slot: int, dirty: int) -> None:
@@ -148,16 +117,6 @@ def _count(database: Database, slot: int, dirty: int) -> None:
         )
 
 
-def _pragma(database: Database, name: str) -> int:
-    (value,) = database.execute(f"PRAGMA {name}").fetchone()
-    return int(value)
-
-
-def _check(stopped: Callable[[], bool]) -> None:
-    if stopped():
-        raise Stopped
-
-
 class Cleaner:
     """Cleans the partitions that one writer fills as soon as they are due, in a thread and with a connection of its
     own.
@@ -170,9 +129,8 @@ class Cleaner:
         self._log = log
         self._clock = clock
         self._written: dict[int, int] = {}
-        self._wanted: dict[int, Topic] = {}
+        self._pending: dict[int, Topic] = {}
         self._lock = threading.Lock()
-        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def note(self, topic: Topic, slot: int, records: int) -> None:
@@ -182,12 +140,12 @@ class Cleaner:
         written = self._written[slot] = self._written.get(slot, 0) + records
         if written >= LEAST_DIRTY:
             self._written[slot] = 0
-            self.want(topic, slot)
+            self.request(topic, slot)
 
-    def want(self, topic: Topic, slot: int) -> None:
-        """Check whether the partition is due."""
+    def request(self, topic: Topic, slot: int) -> None:
+        """Clean the partition if it is due."""
         with self._lock:
-            self._wanted[slot] = topic
+            self._pending[slot] = topic
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="samzapy-cleaner", daemon=True)
                 self._thread.start()
@@ -197,7 +155,6 @@ class Cleaner:
         thread = self._thread
         if thread is not None:
             thread.join(_PATIENCE_S)
-            self._closed.set()
 
     def _run(self) -> None:
         try:
@@ -207,20 +164,18 @@ class Cleaner:
                     self._clean_all(database)
                 finally:
                     database.close()
-        except (SamzapyError, sqlite3.Error, Stopped) as cause:
-            logger.warning("%s: its logs are not cleaned for now: %s", self._log, cause or "it took too long")
+        except (SamzapyError, sqlite3.Error) as cause:
+            logger.warning("%s: its logs are not cleaned for now: %s", self._log, cause)
             with self._lock:
-                self._wanted.clear()
+                self._pending.clear()
                 self._thread = None
 
     def _clean_all(self, database: Database) -> None:
-        stopped = self._closed.is_set
         while True:
             with self._lock:
-                if not self._wanted:
+                if not self._pending:
                     self._thread = None
                     return
-                slot, topic = self._wanted.popitem()
+                slot, topic = self._pending.popitem()
             if is_due(database, topic, slot):
-                clean(database, topic, slot, self._clock.wall_ms(), stopped)
-                give_back(database, stopped)
+                clean(database, topic, slot, self._clock.wall_ms())

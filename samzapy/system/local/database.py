@@ -225,9 +225,6 @@ class LocalLog(Log):
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA page_size=8192")
-        if self.path.stat().st_size == 0:
-            # Free pages can then be cut off the file. Later it has no effect, and waits for writers.
-            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         self._until_not_locked(lambda: connection.execute("PRAGMA journal_mode=WAL"))
         # NORMAL does not wait for the disk at each commit: a commit is in the page cache, so it survives the
         # death of any process, and after a power cut the file is whole but may lack its last commits. `full` waits.

@@ -19,7 +19,8 @@ from samzapy.api.system import (
 )
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownStream
-from samzapy.system.local.cleaning import clean, give_back
+from samzapy.system.clients import record_limit
+from samzapy.system.local.cleaning import clean
 from samzapy.system.local.database import Database, Log, local_log
 from samzapy.system.local.producer import LogProducer
 from samzapy.system.local.reader import LocalReader
@@ -41,8 +42,6 @@ from samzapy.system.log_consumer import LogConsumer
 class LocalSystemFactory(SystemFactory):
     """Clients of the file that `systems.NAME.path` names. `clock` dates records and times transactions out."""
 
-    transactional = True
-
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
 
@@ -52,8 +51,12 @@ class LocalSystemFactory(SystemFactory):
     def traits(self, settings: SystemSettings) -> SystemTraits:
         log = local_log(settings)
         message = "normal: a power cut may take back the newest commits, of outputs, changelogs and checkpoints alike"
-        risks = [] if log.synchronous == "full" else [("synchronous", message)]
-        return SystemTraits.of(settings, place=f"the file {log.path}", risks=risks)
+        return SystemTraits(
+            max_record_bytes=record_limit(settings),
+            place=f"the file {log.path}",
+            risks=() if log.synchronous == "full" else (("synchronous", message),),
+            transactional=True,
+        )
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
         log = local_log(settings)
@@ -93,21 +96,14 @@ class LogAdmin(SystemAdmin):
         database = self._open(create=False)
         return [] if database is None else stream_names(database)
 
-    def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
+    def offsets(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, OffsetRange]:
         ranges = {}
         for ssp in ssps:
-            with self._reading(ssp) as (_, _, (oldest, upcoming, _)):
-                ranges[ssp] = OffsetRange(oldest, upcoming)
+            with self._reading(ssp) as (_, _, (oldest, upcoming, stable)):
+                ranges[ssp] = OffsetRange(oldest, stable if committed else upcoming)
         return ranges
-
-    def ends(
-        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
-    ) -> dict[SystemStreamPartition, int]:
-        ends = {}
-        for ssp in ssps:
-            with self._reading(ssp) as (_, _, (_, upcoming, stable)):
-                ends[ssp] = stable if committed else upcoming
-        return ends
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         offsets = {}
@@ -142,9 +138,7 @@ class LogAdmin(SystemAdmin):
         """
         database, entry = self._stream(stream)
         now = self._clock.wall_ms()
-        removed = sum(clean(database, entry.topic, slot, now) for slot in entry.slots)
-        give_back(database)
-        return removed
+        return sum(clean(database, entry.topic, slot, now) for slot in entry.slots)
 
     def close(self) -> None:
         self._closed = True

@@ -10,7 +10,7 @@ from typing import Any
 
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingColumns, SystemProducer
+from samzapy.api.system import ColumnProducer, OutgoingColumns
 from samzapy.clock import Clock
 from samzapy.errors import (
     EnvironmentFailure,
@@ -161,7 +161,7 @@ _GROW = "UPDATE partitions SET upcoming = ?, dirty_records = dirty_records + ? W
 _OPEN = "INSERT INTO open_ranges (slot, first, end, transactional_id) VALUES (?, ?, ?, ?)"
 
 
-class LogProducer(SystemProducer):
+class LogProducer(ColumnProducer):
     """Keeps the rules of `SystemProducer` over a log. Its streams are cleaned meanwhile, and once more at its end.
 
     An error poisons it; in a transaction `abort` heals it, unless it was fenced or the outcome is unknown. Records
@@ -189,12 +189,10 @@ class LogProducer(SystemProducer):
             if self._pending.records >= MOST_PENDING_RECORDS or self._pending.size >= MOST_PENDING_BYTES:
                 self._flush()
 
-    def flush(self, timeout_s: float = 60.0) -> None:
+    def flush(self, timeout_s: float = 60.0) -> Mapping[tuple[str, int], int]:
         with self._calls.guarded():
             self._flush()
-
-    def last_offset(self, stream: str, partition: int) -> int | None:
-        return self._last.get(SystemStreamPartition(self._log.system, stream, partition))
+        return {(ssp.stream, ssp.partition): offset for ssp, offset in self._last.items()}
 
     def close(self) -> None:
         if self._calls.closed:
@@ -209,7 +207,7 @@ class LogProducer(SystemProducer):
                 entry = find_stream(database, stream)
                 for slot in entry.slots if entry else ():
                     if entry and is_due(database, entry.topic, slot):
-                        self._cleaner.want(entry.topic, slot)
+                        self._cleaner.request(entry.topic, slot)
         self._cleaner.close()
         database.close()
 

@@ -47,7 +47,7 @@ class Rig:
         stores.send_changes(lambda _: self.producer)
         self.producer.flush()
         admin = system_factory(self.settings).admin(self.settings, "rig")
-        offsets = stores.changelog_offsets(lambda ssp: admin.ends([ssp])[ssp] - 1)
+        offsets = stores.changelog_offsets(lambda ssp: admin.offsets([ssp])[ssp].upcoming - 1)
         admin.close()
         if not commit:
             self.producer.abort()

@@ -3,7 +3,7 @@
 import pytest
 from system_under_test import polls
 
-from samzapy.api.system import OutgoingRecord, StreamSpec, change_columns
+from samzapy.api.system import OutgoingRecord, StreamSpec, change_columns, create_all, describe_all
 from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError, UnknownStream
 
 
@@ -29,19 +29,19 @@ def test_an_unknown_stream_is_described_as_none(system):
 
 def test_many_streams_are_described_as_each_alone(system):
     streams = [system.create(partitions=1), system.create(partitions=2, cleanup_policy="compact")]
-    found = system.admin.describe_all([*streams, "no-such-stream", streams[0]])
+    found = describe_all(system.admin, [*streams, "no-such-stream", streams[0]])
     assert found == {stream: system.admin.describe(stream) for stream in [*streams, "no-such-stream"]}
-    assert system.admin.describe_all([]) == {}
+    assert describe_all(system.admin, []) == {}
 
 
 def test_of_many_streams_those_that_exist_are_not_made_again(system):
     kept = system.create(partitions=2)
     new = [StreamSpec(f"{kept}-{number}", number, {"cleanup.policy": "compact"}) for number in (1, 3)]
-    assert system.admin.create_all([StreamSpec(kept, 5), *new]) == {spec.stream for spec in new}
+    assert create_all(system.admin, [StreamSpec(kept, 5), *new]) == {spec.stream for spec in new}
     assert [system.admin.describe(stream).partitions for stream in (kept, *(spec.stream for spec in new))] == [2, 1, 3]
     for spec in new:
         assert system.write(spec.stream, b"a", partition=spec.partitions - 1) == 0
-    assert system.admin.create_all([]) == set()
+    assert create_all(system.admin, []) == set()
 
 
 def test_streams_are_listed_in_order(system):

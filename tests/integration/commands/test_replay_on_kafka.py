@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from jobs.page_view_job import page_view_job_on_kafka
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.api.system import OutgoingRecord, StreamSpec, describe_all
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
 from samzapy.replay.attempt import opened_replay
@@ -49,7 +49,7 @@ class KafkaJob:
 
     def everything(self):
         """The ends of all streams of the broker, and its consumer groups."""
-        streams = self.admin.describe_all(self.admin.list_streams())
+        streams = describe_all(self.admin, self.admin.list_streams())
         ssps = [
             SystemStreamPartition("kafka", each.stream, n) for each in streams.values() for n in range(each.partitions)
         ]

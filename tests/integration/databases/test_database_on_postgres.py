@@ -51,8 +51,7 @@ class Shop:
     def reader(self, offset=0, clock=SYSTEM_CLOCK):
         reader = DatabaseSystemFactory(clock).consumer(self.settings, "test")
         self._open.append(reader)
-        reader.register(SSP, offset)
-        reader.start()
+        reader.start({SSP: offset})
         return reader
 
     def offsets(self):

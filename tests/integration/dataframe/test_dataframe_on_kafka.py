@@ -63,9 +63,7 @@ def test_a_job_on_kafka_goes_on_from_a_dataframe_and_reads_what_it_says(
     outputs = [SystemStreamPartition("kafka", names["out"], number) for number in range(PARTITIONS)]
     logs = kafka_admin.offsets(outputs)
     consumer = KafkaSystemFactory().consumer(kafka_settings, "test")
-    for ssp, log in logs.items():
-        consumer.register(ssp, log.oldest)
-    consumer.start()
+    consumer.start({ssp: log.oldest for ssp, log in logs.items()})
     sent = 0
     while any(consumer.position(ssp) < log.upcoming for ssp, log in logs.items()):
         sent += sum(len(batch.offsets) for batch in consumer.poll(0.1, 1_000))

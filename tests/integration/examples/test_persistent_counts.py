@@ -71,8 +71,7 @@ class CountedFlights:
             closing(self.factory.consumer(self.settings, "test")) as consumer,
         ):
             bound = admin.offsets([ssp])[ssp]
-            consumer.register(ssp, bound.oldest)
-            consumer.start()
+            consumer.start({ssp: bound.oldest})
             messages = []
             while consumer.position(ssp) < bound.upcoming:
                 messages += [json.loads(value) for batch in consumer.poll(0.2, 1_000) for value in batch.values]

@@ -31,9 +31,7 @@ def reader(kafka_settings, clients, monkeypatch):
             if not compiled:
                 patched.setattr(fetching, "extension", None)
             consumer = clients(KafkaSystemFactory().consumer(settings, "test"))
-            for ssp, offset in positions.items():
-                consumer.register(ssp, offset)
-            consumer.start()
+            consumer.start(dict(positions))
         assert isinstance(consumer._fetch, fetching.NativeFetch if compiled else fetching.MessageFetch)
         return consumer
 
@@ -118,7 +116,7 @@ def test_a_partition_goes_on_where_it_was_moved_to_however_often_that_is(compile
         expected[ssp] = chosen.randrange(2_000)
         consumer.seek(ssp, expected[ssp])
         if paused:
-            consumer.resume([ssp])
+            consumer.pause([])
         for _ in range(chosen.randrange(3)):
             for batch in consumer.poll(0.05, chosen.randrange(1, 400)):
                 assert batch.offsets[0] == expected[batch.ssp], batch.ssp
@@ -199,7 +197,7 @@ def paused(admin, consumer, ssps):
     assert consumer.poll(0.2, 100) == []
     for ssp in ssps:
         consumer.seek(ssp, 4)
-    consumer.resume(ssps)
+    consumer.pause([])
     return dict.fromkeys(ssps, 10)
 
 

@@ -73,8 +73,7 @@ class KafkaJob:
         ssps = [SystemStreamPartition("kafka", topic, 0)]
         (found,) = self.admin.offsets(ssps).values()
         consumer = KafkaSystemFactory().consumer(self._settings, "test")
-        consumer.register(ssps[0], found.oldest)
-        consumer.start()
+        consumer.start({ssps[0]: found.oldest})
         values = []
         while consumer.position(ssps[0]) < found.upcoming:
             values += [int(value) for batch in consumer.poll(0.2, 1_000) for value in batch.values]

@@ -35,8 +35,7 @@ def reader(clients, monkeypatch):
             if not compiled:
                 patched.setattr(fetching, "extension", None)
             consumer = clients(KafkaSystemFactory().consumer(settings, "test"))
-            consumer.register(ssp, offset, stream_id, epoch)
-            consumer.start()
+            consumer.start({ssp: offset}, {ssp.system_stream: stream_id}, {} if epoch is None else {ssp: epoch})
         return consumer
 
     return made

@@ -88,8 +88,7 @@ class Rig:
         ssp = SystemStreamPartition("kafka", self.out, 0)
         consumer, values = KafkaSystemFactory().consumer(self._settings, "test"), []
         found = self.admin.offsets([ssp])[ssp]
-        consumer.register(ssp, found.oldest)
-        consumer.start()
+        consumer.start({ssp: found.oldest})
         while consumer.position(ssp) < found.upcoming:
             values += [json.loads(value) for batch in consumer.poll(0.2, 1_000) for value in batch.values]
         consumer.close()

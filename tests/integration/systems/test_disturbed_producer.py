@@ -21,7 +21,7 @@ FACTORY = KafkaSystemFactory()
 def proxied(tmp_path_factory):
     """(settings of a system behind the proxy, proxy)."""
     hidden = free_port()
-    with TcpProxy(hidden) as proxy:
+    with TcpProxy(hidden, seed=13) as proxy:
         listener = Listener("PROXIED", "PLAINTEXT", hidden, proxy.port)
         with DevBroker(tmp_path_factory.mktemp("proxied"), tied=True, listeners=[listener]):
             yield kafka_at(f"127.0.0.1:{proxy.port}"), proxy
@@ -37,8 +37,7 @@ def take_overs(proxied):
 def committed(settings, ssp):
     admin, consumer = FACTORY.admin(settings, "a"), FACTORY.consumer(settings, "c")
     end = admin.offsets([ssp])[ssp].upcoming
-    consumer.register(ssp, 0)
-    consumer.start()
+    consumer.start({ssp: 0})
     found = []
     while consumer.position(ssp) < end:
         found += [value for batch in consumer.poll(1.0, 100) for value in batch.values]

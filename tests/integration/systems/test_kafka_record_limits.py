@@ -49,8 +49,7 @@ def count(kafka_settings, kafka_admin, topic):
     ssp = SystemStreamPartition("kafka", topic, 0)
     consumer = KafkaSystemFactory().consumer(kafka_settings, "test")
     found, end = 0, kafka_admin.offsets([ssp])[ssp].upcoming
-    consumer.register(ssp, 0)
-    consumer.start()
+    consumer.start({ssp: 0})
     while consumer.position(ssp) < end:
         found += sum(len(batch.values) for batch in consumer.poll(0.2, 1_000))
     consumer.close()

@@ -47,8 +47,7 @@ def producer(kafka_settings, clients):
 def reader(kafka_settings, clients):
     def make(ssp, offset, settings=None):
         made = clients(FACTORY.consumer(settings or kafka_settings, "c"))
-        made.register(ssp, offset)
-        made.start()
+        made.start({ssp: offset})
         return made
 
     return make

@@ -97,8 +97,7 @@ def read(path):
         closing(LocalSystemFactory().consumer(settings(path), "c")) as consumer,
     ):
         bound = admin.offsets([SSP])[SSP].upcoming
-        consumer.register(SSP, 0)
-        consumer.start()
+        consumer.start({SSP: 0})
         while consumer.position(SSP) < bound:
             batches = consumer.poll(0.0, 10_000)
             if not batches and consumer.position(SSP) < bound:

@@ -70,8 +70,7 @@ def stored(kafka_settings, kafka_admin, clients):
         for number in range(partitions):
             ssp = SystemStreamPartition("kafka", stream, number)
             consumer, end, records = KafkaSystemFactory().consumer(kafka_settings, "test"), 0, []
-            consumer.register(ssp, 0)
-            consumer.start()
+            consumer.start({ssp: 0})
             end = kafka_admin.offsets([ssp])[ssp].upcoming
             while consumer.position(ssp) < end:
                 for batch in consumer.poll(0.1, 5_000):
@@ -103,9 +102,9 @@ def test_both_ways_store_the_same_records(topic, writer, stored):
         records = [record for stream in streams for record in random_records(stream, 400)]
         random.Random(5).shuffle(records)
         producer.send(records)
-        producer.flush()
+        sent = producer.flush()
         found.append([stored(stream, 3) for stream in streams])
-        last = [[producer.last_offset(stream, number) for number in range(3)] for stream in streams]
+        last = [[sent.get((stream, number)) for number in range(3)] for stream in streams]
         assert all(
             offset is None or 0 <= offset < len(records)
             for row, stream in zip(last, found[-1], strict=True)
@@ -138,8 +137,7 @@ def test_the_last_offset_of_each_of_many_partitions_is_known(compiled, topic, wr
     for turn in range(1, 3):
         for number in range(150):
             producer.send_columns(change_columns(stream, number, [(b"k%d" % n, b"v") for n in range(number % 5 + 1)]))
-        producer.flush()
-        assert [producer.last_offset(stream, n) for n in range(150)] == [turn * (n % 5 + 1) - 1 for n in range(150)]
+        assert producer.flush() == {(stream, n): turn * (n % 5 + 1) - 1 for n in range(150)}
 
 
 @pytest.mark.parametrize("compiled", WAYS)

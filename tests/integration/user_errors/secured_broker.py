@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings, create_all
 from samzapy.devkafka import DevBroker, Listener
 from samzapy.devkafka.broker import free_port
 from samzapy.system.kafka import KafkaSystemFactory
@@ -98,7 +98,7 @@ class SecuredBroker:
         """Make topics of one partition, and records in the first of them, as somebody who may."""
         settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": self.plain})
         admin, producer = KafkaSystemFactory().admin(settings, "a"), KafkaSystemFactory().producer(settings, "p")
-        admin.create_all(StreamSpec(name, 1) for name in topics)
+        create_all(admin, [StreamSpec(name, 1) for name in topics])
         producer.send([OutgoingRecord(topics[0], b"k", value, 0) for value in values])
         producer.flush()
         assert admin.offsets([SystemStreamPartition("kafka", topics[0], 0)])

@@ -92,8 +92,7 @@ class ChangelogRig:
         """How many records readers of committed records find."""
         low, high = self.admin.offsets([self.ssp])[self.ssp]
         consumer = FACTORY.consumer(self.settings, "rig")
-        consumer.register(self.ssp, low)
-        consumer.start()
+        consumer.start({self.ssp: low})
         count = 0
         while consumer.position(self.ssp) < high:
             count += sum(len(batch.keys) for batch in consumer.poll(_PAUSE_S, 10_000))

@@ -3,9 +3,10 @@
 import pytest
 
 from samzapy.admin.job_check import check_copies
-from samzapy.api.system import StreamSpec, SystemLimits
+from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
+from samzapy.system.clients import SystemLimits
 from samzapy.system.local.factory import LogAdmin
 from samzapy.system.memory import MemoryCluster, MemoryLog
 

@@ -61,8 +61,7 @@ class JobFolder:
         """Every committed record, in order."""
         found, log = [], self.admin.offsets([self.ssp(partition, stream)])[self.ssp(partition, stream)]
         with closing(self.factory.consumer(self.settings, "test")) as consumer:
-            consumer.register(self.ssp(partition, stream), log.oldest)
-            consumer.start()
+            consumer.start({self.ssp(partition, stream): log.oldest})
             while consumer.position(self.ssp(partition, stream)) < log.upcoming:
                 for batch in consumer.poll(0.1, 10_000):
                     found += zip(batch.keys, batch.values, strict=True)

@@ -262,8 +262,7 @@ def test_entries_with_a_time_to_live_keep_the_times_of_their_puts(tmp_path):
     def times(stream):
         with open_job(job.config, "test") as (clients, _):
             consumer = clients.consumer("local")
-            consumer.register(job.ssp(1, stream), 0)
-            consumer.start()
+            consumer.start({job.ssp(1, stream): 0})
             times = [time for batch in consumer.poll(1.0, 100) for time in batch.timestamps]
             consumer.close()
             return times

@@ -115,7 +115,7 @@ def test_an_offset_that_does_not_come_at_all_is_asked_for_again(monkeypatch):
     client, answer = admin._client, admin._client._answer
     left = [Unsettled()]
     client._answer = lambda: left.pop() if left else answer()
-    assert admin.ends([SSP]) == {SSP: 7}
+    assert admin.offsets([SSP])[SSP].upcoming == 7
 
 
 def refused():

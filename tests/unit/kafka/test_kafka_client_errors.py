@@ -130,8 +130,7 @@ def test_a_broker_that_is_too_slow_is_given_up_in_time():
 def test_a_seek_mends_an_offset_out_of_range_of_its_own_partition_only():
     mended, other = (SystemStreamPartition("kafka", "in", partition) for partition in (0, 1))
     consumer = KafkaConsumer({}, ClientErrors("kafka", "here:9092"))
-    for ssp in (mended, other):
-        consumer.register(ssp, 5)
+    consumer._positions = {mended: 5, other: 5}
     consumer._failure = OffsetOutOfRange(mended, 5, 10, 20)
     consumer.seek(other, 7)
     with pytest.raises(OffsetOutOfRange):

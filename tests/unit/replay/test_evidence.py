@@ -40,11 +40,11 @@ class Log:
         if self.transactions:
             self.producer.begin()
         self.producer.send([OutgoingRecord("log", key, value, 0) for key, value in changes.items()])
-        self.producer.flush()
+        last = self.producer.flush()
         if self.transactions:
             self.producer.commit()
         self.state = {key: value for key, value in {**self.state, **changes}.items() if value is not None}
-        self.commits.append((self.producer.last_offset("log", 0), dict(self.state)))
+        self.commits.append((last["log", 0], dict(self.state)))
 
     def lost(self, last, *, known=True):
         ends = {each + 1 for each, _ in self.commits} if known and self.transactions else set()
@@ -57,8 +57,7 @@ class Log:
     def fold(self, last):
         found = []
         with closing(self.factory.consumer(self.settings, "test")) as consumer:
-            consumer.register(SSP, 0)
-            consumer.start()
+            consumer.start({SSP: 0})
             for batch in consumer.poll(0, 10_000):
                 found += zip(batch.offsets, batch.keys, batch.values, strict=True)
         newest = {key: value for offset, key, value in found if offset <= last}

@@ -28,8 +28,7 @@ def sent(job):
     ssp = SystemStreamPartition("local", "out", 0)
     found = []
     with closing(system_factory(job.settings).consumer(job.settings, "test")) as consumer:
-        consumer.register(ssp, 0)
-        consumer.start()
+        consumer.start({ssp: 0})
         while consumer.position(ssp) < job.admin.offsets([ssp])[ssp].upcoming:
             for batch in consumer.poll(1, 1_000):
                 found += [

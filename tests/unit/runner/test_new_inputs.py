@@ -8,7 +8,7 @@ from jobs.memory_job import Calls, CountingTask, MemoryJob
 
 from samzapy.admin.job_check import look_around, resolved
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import StreamSpec, SystemTraits
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.wire import JobSpec
@@ -250,7 +250,7 @@ def test_a_run_that_fails_for_another_reason_raises_that_one(job):
 def test_a_system_that_lists_no_streams_is_named(job, monkeypatch):
     from samzapy.system.memory import MemorySystemFactory
 
-    monkeypatch.setattr(MemorySystemFactory, "read_only", True)
+    monkeypatch.setattr(MemorySystemFactory, "traits", lambda *_: SystemTraits(read_only=True))
     with pytest.raises(
         ConfigError, match=r"^task\.inputs: system 'mem' cannot list its streams: name them, got 'mem\.in"
     ):

@@ -34,8 +34,6 @@ class Rig:
             max_idle_s=0.01,
             bootstrap=bootstrap,
         )
-        for ssp in (URGENT, SLOW):
-            self.consumer.register(ssp, 0)
 
     def send(self, stream, count):
         self.producer.send([OutgoingRecord(stream, b"k", b"v", 0) for _ in range(count)])
@@ -48,7 +46,7 @@ class Rig:
 @pytest.fixture
 def rig():
     made = Rig(most=10)
-    made.consumer.start()
+    made.consumer.start({URGENT: 0, SLOW: 0})
     return made
 
 
@@ -76,7 +74,7 @@ def test_a_paused_partition_keeps_what_waits_until_it_is_resumed(rig):
     rig.poll()
     rig.consumer.pause([SLOW])
     assert rig.poll() == []
-    rig.consumer.resume([SLOW])
+    rig.consumer.pause([])
     assert rig.poll() == [(SLOW, 10, 19)]
 
 
@@ -93,7 +91,7 @@ def test_nothing_but_the_bootstrap_partition_is_fetched_until_what_was_handed_ou
     rig = Rig(bootstrap=Bootstrap({URGENT: 5}, lambda ssp: processed[ssp], left.append))
     rig.send("slow", 5)
     rig.send("urgent", 5)
-    rig.consumer.start()
+    rig.consumer.start({URGENT: 0, SLOW: 0})
     assert rig.poll() == [(URGENT, 0, 4)]
     assert rig.poll() == []
     assert rig.inner.position(SLOW) == 0
@@ -106,7 +104,7 @@ def test_partitions_that_were_read_ahead_or_are_shut_behind_a_bootstrap_are_held
     processed = {URGENT: 0}
     rig = Rig(bootstrap=Bootstrap({URGENT: 5}, lambda ssp: processed[ssp], lambda left: None))
     rig.send("urgent", 5)
-    rig.consumer.start()
+    rig.consumer.start({URGENT: 0, SLOW: 0})
     assert rig.consumer.held_back() == {SLOW}
     rig.poll()
     processed[URGENT] = 5
@@ -123,7 +121,7 @@ def test_a_bootstrap_that_makes_no_progress_is_a_warning_once_a_minute(caplog):
     clock = ManualClock()
     rig = Rig(bootstrap=Bootstrap({URGENT: 5}, lambda ssp: 5, lambda left: None, clock=clock))
     rig.send("urgent", 3)
-    rig.consumer.start()
+    rig.consumer.start({URGENT: 0, SLOW: 0})
     said = []
     for pause_s in (0, 59, 61, 59, 1, 1):
         clock.advance(pause_s)
@@ -137,7 +135,7 @@ def test_lagging_bootstrap_streams_wait_for_each_others_first_message():
     rig = Rig(bootstrap=Bootstrap({URGENT: 3, SLOW: 5}, lambda ssp: 5, lambda left: None))
     rig.send("urgent", 3)
     rig.send("slow", 5)
-    rig.consumer.start()
+    rig.consumer.start({URGENT: 0, SLOW: 0})
     # A poll fetches three records: all of one stream, then some of the other.
     assert rig.poll(3) == []
     assert min(rig.inner.position(URGENT), rig.inner.position(SLOW)) == 0
@@ -149,7 +147,7 @@ def test_lagging_bootstrap_streams_wait_for_each_others_first_message():
 def test_a_bootstrap_stream_that_is_held_back_keeps_no_other_waiting():
     rig = Rig(bootstrap=Bootstrap({URGENT: 5, SLOW: 4}, lambda ssp: 5, lambda left: None))
     rig.send("slow", 4)
-    rig.consumer.start()
+    rig.consumer.start({URGENT: 0, SLOW: 0})
     assert rig.poll() == []
     rig.consumer.pause([URGENT])
     assert rig.poll() == [(SLOW, 0, 3)]

@@ -40,9 +40,7 @@ class Shop:
 
     def reader(self, offset=0, stream="t", partitions=1):
         reader = self._kept(DatabaseSystemFactory(self.clock).consumer(self.settings, "c"))
-        for partition in range(partitions):
-            reader.register(SystemStreamPartition("shop", stream, partition), offset)
-        reader.start()
+        reader.start({SystemStreamPartition("shop", stream, partition): offset for partition in range(partitions)})
         return reader
 
     def rest(self, reader, most=1000):
@@ -281,7 +279,7 @@ def test_rows_that_were_read_may_be_deleted_and_reading_goes_on(shop, caplog):
     shop.stream(order_by="id")
     shop.write("DELETE FROM t")
     assert shop.upcoming() == 0
-    assert shop.admin().upcoming_goes_back
+    assert DatabaseSystemFactory().traits(shop.settings).upcoming_goes_back
     reader = shop.reader(4)
     assert shop.rest(reader) == []
     shop.write("INSERT INTO t DEFAULT VALUES")

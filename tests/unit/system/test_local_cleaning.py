@@ -1,4 +1,4 @@
-"""Logs in a file are cleaned while they are written, in small steps, and the file gives the space back."""
+"""Logs in a file are cleaned while they are written, in small steps."""
 
 import sqlite3
 import threading
@@ -42,17 +42,9 @@ class Local:
         with closing(sqlite3.connect(self.path)) as database:
             return database.execute("SELECT count(*) FROM records").fetchone()[0]
 
-    def pages(self):
-        with closing(sqlite3.connect(self.path)) as database:
-            return (
-                database.execute("PRAGMA page_count").fetchone()[0],
-                database.execute("PRAGMA freelist_count").fetchone()[0],
-            )
-
     def read(self):
         with closing(self.factory.consumer(self.settings, "c")) as consumer:
-            consumer.register(SSP, 0)
-            consumer.start()
+            consumer.start({SSP: 0})
             found = {}
             while batches := consumer.poll(0.0, 100_000):
                 for batch in batches:
@@ -77,16 +69,6 @@ def test_a_compacted_log_stays_small_while_its_producer_goes_on(local):
             send(producer, range(200))
         until(lambda: local.records() < 1_500, lambda: f"{local.records()} records")
         assert set(local.read()) == {b"%d" % key for key in range(200)}
-
-
-def test_the_file_gives_the_space_back_while_its_producer_goes_on(local):
-    local.create(cleanup_policy="compact")
-    with closing(local.producer()) as producer:
-        for _ in range(30):
-            send(producer, range(200))
-        # Every page of a thousand records and more was cut off, but for an eighth.
-        until(lambda: local.records() < 1_500 and local.pages()[1] <= local.pages()[0] // 8 + 1, local.pages)
-    assert local.pages()[0] < 3_000 * 2_000 // 8_192
 
 
 def test_old_records_are_dropped_while_their_producer_goes_on(local):
@@ -164,17 +146,3 @@ def test_a_producer_leaves_no_thread_behind(local):
         for _ in range(10):
             send(producer, range(400))
     assert threading.active_count() == before
-
-
-def test_a_file_from_before_space_was_given_back_is_cleaned_and_keeps_its_size(local, tmp_path):
-    with closing(sqlite3.connect(local.path)) as old:
-        old.execute("PRAGMA auto_vacuum=NONE")
-        old.execute("PRAGMA journal_mode=WAL")
-        old.execute("CREATE TABLE made_first (x)")
-        old.execute("DROP TABLE made_first")
-    local.create(cleanup_policy="compact")
-    with closing(local.producer()) as producer:
-        for _ in range(10):
-            send(producer, range(400))
-    assert len(local.read()) == 400
-    assert local.records() < 1_000

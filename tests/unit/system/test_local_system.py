@@ -45,8 +45,7 @@ class Local:
 
     def consumer(self, offset=0):
         made = self._kept(self.factory.consumer(self.settings, "c"))
-        made.register(SSP, offset)
-        made.start()
+        made.start({SSP: offset})
         return made
 
     def read(self):

@@ -44,8 +44,7 @@ class Log:
 
     def consumer(self, offset=0, ssp=SSP):
         consumer = self.kept(self.factory.consumer(self.settings, "c"))
-        consumer.register(ssp, offset)
-        consumer.start()
+        consumer.start({ssp: offset})
         return consumer
 
     def read(self):

@@ -4,7 +4,7 @@ from samzapy.api.system import SystemFactory, SystemSettings
 from samzapy.config.reading.classes import SYSTEMS
 from samzapy.errors import ConfigError
 from samzapy.replay.past import PastFactory
-from samzapy.system.clients import load_factory, system_factory
+from samzapy.system.clients import load_factory, system_factory, traits_of
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.system.memory import MemorySystemFactory
 
@@ -57,9 +57,8 @@ def test_a_system_says_itself_what_it_takes_and_how_well_it_keeps_records():
         return SystemSettings("s", SYSTEMS.short[factory], **more)
 
     def asked(found):
-        factory = load_factory(found)
-        traits = factory.traits(found)
-        return factory.read_only, traits.max_record_bytes, [key for key, _ in traits.risks]
+        traits = traits_of(found)
+        return traits.read_only, traits.max_record_bytes, [key for key, _ in traits.risks]
 
     limited = {"producer": {"message.max.bytes": "77"}}
     assert asked(settings("kafka")) == (False, 1_000_000, [])

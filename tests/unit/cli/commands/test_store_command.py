@@ -84,7 +84,6 @@ def test_a_system_that_fails_is_not_taken_for_the_answer_of_a_command(samzapy, m
         raise failure
 
     monkeypatch.setattr(LogAdmin, "describe", fails)
-    monkeypatch.setattr(LogAdmin, "describe_all", fails)
     monkeypatch.setattr(LogAdmin, "offsets", fails)
     code, output, errors = samzapy(*command)
     assert (code, output, errors) == (3, "", f"error: {failure}\n")

@@ -39,7 +39,7 @@ class _FailingProducer(LogProducer):
     def flush(self, timeout_s=60.0):
         if "outputs" in FAILING and not self._calls.in_transaction:
             raise ProducerError("the outputs were not acknowledged")
-        super().flush(timeout_s)
+        return super().flush(timeout_s)
 
     def commit(self):
         if "commit" in FAILING:

@@ -42,7 +42,8 @@ COMMIT_MS = {"task.commit.ms": "30000"}
 class WithoutTransactions(MemorySystemFactory):
     """A system of a user's own that has none."""
 
-    transactional = False
+    def traits(self, settings):
+        return replace(super().traits(settings), transactional=False)
 
 
 class _Refused(LogProducer):

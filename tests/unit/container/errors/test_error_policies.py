@@ -122,8 +122,7 @@ class PolicyJob(MemoryJob):
         ssp = SystemStreamPartition("mem", stream, 0)
         end = self.admin.offsets([ssp])[ssp].upcoming
         consumer = self._new_consumer()
-        consumer.register(ssp, 0)
-        consumer.start()
+        consumer.start({ssp: 0})
         found = []
         while consumer.position(ssp) < end:
             for batch in consumer.poll(0.1, 1_000):

@@ -98,9 +98,7 @@ class Pipeline:
         partitions = self.sender.admin.describe(stream).partitions
         ssps = [SystemStreamPartition("mem", stream, number) for number in range(partitions)]
         ranges, consumer, found = self.sender.admin.offsets(ssps), self.sender._new_consumer(), []
-        for ssp in ssps:
-            consumer.register(ssp, 0)
-        consumer.start()
+        consumer.start(dict.fromkeys(ssps, 0))
         while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
             for batch in consumer.poll(0.1, 1_000):
                 found += [(batch.ssp.partition, OutputId.of(headers)) for headers in batch.headers]

@@ -30,9 +30,7 @@ def ids(job, stream):
     partitions = job.admin.describe(stream).partitions
     ssps = [SystemStreamPartition("mem", stream, n) for n in range(partitions)]
     ranges, consumer, found = job.admin.offsets(ssps), job._new_consumer(), []
-    for ssp in ssps:
-        consumer.register(ssp, ranges[ssp].oldest)
-    consumer.start()
+    consumer.start({ssp: ranges[ssp].oldest for ssp in ssps})
     while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
         for batch in consumer.poll(0.1, 1_000):
             found += [OutputId.of(headers) for headers in batch.headers]

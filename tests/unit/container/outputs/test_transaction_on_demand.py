@@ -27,8 +27,7 @@ def committed(factory, settings):
     ssp = SystemStreamPartition("mem", "out", 0)
     end = factory.admin(settings, "test").offsets([ssp])[ssp].upcoming
     consumer = factory.consumer(settings, "test")
-    consumer.register(ssp, 0)
-    consumer.start()
+    consumer.start({ssp: 0})
     records = 0
     while consumer.position(ssp) < end:
         records += sum(len(batch.keys) for batch in consumer.poll(1.0, 100))
