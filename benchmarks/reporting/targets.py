@@ -12,7 +12,7 @@ from benchmarks.workloads.guarantees import MANY, MANY_PARTITIONS, Guarantees, T
 from benchmarks.workloads.keyed_count import KeyedCount
 from benchmarks.workloads.operator_jobs import OperatorJobs
 from samzapy.bench.measuring import LOCAL, MAIN, SPARK
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.task import Guarantee
 
 _MIB = 1024 * 1024
 #: Of one container with so many tasks, in every guarantee.

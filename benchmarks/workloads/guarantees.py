@@ -15,7 +15,7 @@ from benchmarks.kafka import PARTITIONS, Kafka
 from benchmarks.workloads.base import Comparison, Workload
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import LOCAL, SPARK, Measurement, Program
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.task import Guarantee
 
 #: Seconds between commits, and how many times over their runs read the events: at 400,000 messages a second a million
 #: of them last 2.5 s.

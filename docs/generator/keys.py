@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from docs.generator.markdown import cell, code, table
-from samzapy.config.known_keys import ALL_KEYS, texts
+from samzapy.config.known_keys import ALL_KEYS, texts, unsupported
 from samzapy.config.reading.keys import Key
-from samzapy.config.samza_keys import unsupported
 
 #: The topics in their order on the page, with what the names of their keys begin with. The longest beginning counts.
 _TOPICS = {

@@ -19,13 +19,12 @@ from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.checkpoint.records import read_changelog_partitions, read_owner, refuse_copied, startpoints_from_json
 from samzapy.checkpoint.topic import one_pass, wait_at_most
 from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.guarantee_warnings import GuaranteeWarning, weak_copies
-from samzapy.config.job import JobConfig
+from samzapy.config.job import JobConfig, checkpoint_stream
 from samzapy.config.loader import with_inputs
-from samzapy.config.own_streams import checkpoint_stream
-from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.keys import Reader
 from samzapy.config.stores import StoreConfig
-from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.errors import (

@@ -31,7 +31,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from samzapy import errors
-from samzapy.config.reading.secrets import MASK, without_password
+from samzapy.config.reading.properties import MASK, without_password
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 
 LEFT_OUT = frozenset({"pyspark", "py4j"})

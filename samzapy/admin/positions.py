@@ -30,8 +30,8 @@ from samzapy.checkpoint.records import (
     startpoints_to_json,
 )
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig
-from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.clocks import KeptClocks

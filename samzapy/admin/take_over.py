@@ -42,9 +42,9 @@ from samzapy.checkpoint.records import (
     write_owner,
 )
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.config.task import Guarantee
 from samzapy.container.outputs.producers import fence
 from samzapy.container.supervision.job_records import open_job, this_run
 from samzapy.errors import (

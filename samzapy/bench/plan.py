@@ -24,9 +24,8 @@ from pathlib import Path
 
 from samzapy.bench.scenarios import SCENARIOS
 from samzapy.config.reading import properties
-from samzapy.config.reading.keys import split_list
+from samzapy.config.reading.keys import did_you_mean, split_list
 from samzapy.config.reading.properties import References
-from samzapy.config.reading.reader import did_you_mean
 from samzapy.errors import ConfigError, ConfigProblem
 
 TARGETS = ("store", "raw")

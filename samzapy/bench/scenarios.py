@@ -17,7 +17,7 @@ import orjson
 import psutil
 
 from samzapy.bench.targets import Target
-from samzapy.config.reading.reader import did_you_mean
+from samzapy.config.reading.keys import did_you_mean
 from samzapy.errors import ConfigError, ConfigProblem
 
 

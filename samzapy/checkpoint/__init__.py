@@ -7,7 +7,7 @@ from samzapy.checkpoint.factories import (
     TopicCheckpointManagerFactory,
     manager_for,
 )
-from samzapy.config.own_streams import checkpoint_topic
+from samzapy.config.job import checkpoint_topic
 
 __all__ = [
     "CheckpointManagerFactory",

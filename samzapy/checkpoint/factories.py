@@ -11,9 +11,8 @@ from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, Rec
 from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.checkpoint.topic import SamzaRecords, TopicCheckpointManager
-from samzapy.config.job import JobConfig
-from samzapy.config.own_streams import checkpoint_topic
-from samzapy.config.tasks.checkpoint import CheckpointConfig
+from samzapy.config.checkpoint import CheckpointConfig
+from samzapy.config.job import JobConfig, checkpoint_topic
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 

@@ -28,8 +28,7 @@ from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAd
 from samzapy.checkpoint.factories import Clients
 from samzapy.checkpoint.topic import read_to
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.job import JobConfig
-from samzapy.config.own_streams import state_checkpoint_topic
+from samzapy.config.job import JobConfig, state_checkpoint_topic
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
 from samzapy.strict_json import Natural, Time, decode
 

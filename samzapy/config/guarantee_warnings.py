@@ -21,13 +21,12 @@ from samzapy.api.task import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.error_policy import POLICY_KEYS, Action, Stage, skipping_key
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import FILE_CHECKPOINTS
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
-from samzapy.config.tasks import TaskConfig
-from samzapy.config.tasks.error_policy import POLICY_KEYS, Action, Stage, skipping_key
+from samzapy.config.task import Guarantee, TaskConfig
 
 #: The groups of metrics with the counters of `COUNTS`.
 GUARANTEE, ERRORS = "guarantee", "errors"

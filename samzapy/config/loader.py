@@ -10,20 +10,26 @@ from pathlib import Path
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
-from samzapy.config.job import JobConfig, PlacementConfig, logged_base_dir, parse_job_clock, parse_spark, timers_store
+from samzapy.config.checkpoint import parse_state_checkpoint
+from samzapy.config.job import (
+    JobConfig,
+    PlacementConfig,
+    check_changelogs,
+    logged_base_dir,
+    parse_job_clock,
+    parse_spark,
+    timers_store,
+)
 from samzapy.config.known_keys import check_keys
-from samzapy.config.own_streams import check_changelogs
+from samzapy.config.patterns import InputPattern, of_rewriters, written_out
 from samzapy.config.reading import properties
 from samzapy.config.reading.classes import SYSTEMS
-from samzapy.config.reading.properties import References
-from samzapy.config.reading.reader import Reader
-from samzapy.config.reading.secrets import Masked
+from samzapy.config.reading.keys import Reader
+from samzapy.config.reading.properties import Masked, References
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import check_sourced, parse_source
 from samzapy.config.stores.store import parse_stores
-from samzapy.config.streams.database import parse_database
-from samzapy.config.streams.schemas import with_schema_files
-from samzapy.config.streams.serdes import check_serde, parse_serdes
+from samzapy.config.streams.serdes import check_serde, parse_serdes, with_schema_files
 from samzapy.config.streams.stream import (
     StreamConfig,
     StreamKeys,
@@ -33,12 +39,9 @@ from samzapy.config.streams.stream import (
     parse_streams,
     stream_settings,
 )
-from samzapy.config.streams.systems import parse_systems
+from samzapy.config.streams.systems import parse_database, parse_systems
 from samzapy.config.supervision import parse_reporters, parse_supervision
-from samzapy.config.tasks import TaskConfig
-from samzapy.config.tasks.checkpoint import parse_state_checkpoint
-from samzapy.config.tasks.patterns import InputPattern, of_rewriters, written_out
-from samzapy.config.tasks.task import parse_task
+from samzapy.config.task import TaskConfig, parse_task
 from samzapy.errors import ConfigError
 
 #: The systems with keys that are checked together with the rest of the file. A factory's own `check` comes later.

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.reading.keys import BOOLEAN, FOLDER, LIST, NAMED, Kind, choice, integer, key, labels
-from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.keys import BOOLEAN, FOLDER, LIST, NAMED, Kind, Reader, choice, integer, key, labels
 from samzapy.config.streams.stream import StreamNames
 
 

@@ -12,10 +12,10 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.checkpoint.records import Adopted, Startpoint, startpoints_from_json
 from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import Clock
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.config.tasks.error_policy import Action, Stage
+from samzapy.config.task import Guarantee
 from samzapy.container.commit.protocol import AtMostOnce, CommitProtocol, CommitSettings
 from samzapy.container.commit.state import AwaitedState, StateRecords, StateWriter, TransactionalState
 from samzapy.container.event_time.control_messages import ControlDecoder

@@ -36,9 +36,9 @@ from functools import partial
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.error_policy import ErrorPolicy, Stage
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
-from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.errors.user_failures import user_failure
 from samzapy.container.lifecycle import Container

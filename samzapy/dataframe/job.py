@@ -22,7 +22,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.checkpoint.records import read_changelog_partitions
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.config.reading.secrets import Masked, literal_secrets
+from samzapy.config.reading.properties import Masked, literal_secrets
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import (
     ConfigError,

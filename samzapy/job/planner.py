@@ -20,11 +20,10 @@ import msgspec
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, CopartitionedTask
-from samzapy.config.job import JobConfig
-from samzapy.config.own_streams import never_inputs
+from samzapy.config.job import JobConfig, never_inputs
+from samzapy.config.patterns import InputPattern
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.stream import is_pattern, is_start_given
-from samzapy.config.tasks.patterns import InputPattern
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
 from samzapy.job.model import ContainerModel, JobModel, TaskModel, standby_id
 from samzapy.strict_json import Natural, convert

@@ -30,7 +30,7 @@ from samzapy.api.metrics import Counter
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.config.job import JobClockConfig
-from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.keys import Reader
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.serdes import parse_serdes, serde_identity
 from samzapy.errors import ConfigError, ConfigProblem

@@ -20,10 +20,9 @@ from typing import Any
 from samzapy.api.batch import BatchTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.error_policy import ErrorPolicy
 from samzapy.config.job import JobConfig
-from samzapy.config.tasks.error_policy import ErrorPolicy
-from samzapy.config.tasks.task import ChooserConfig, TaskConfig
+from samzapy.config.task import ChooserConfig, Guarantee, TaskConfig
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.errors.user_failures import user_failure
 from samzapy.container.inputs.inputs import Inputs

@@ -41,8 +41,7 @@ from samzapy.api.system import OffsetRange, RecordBatch, SystemConsumer
 from samzapy.checkpoint import codec
 from samzapy.checkpoint.codec import CHECKPOINT, decode_key
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.config.job import JobConfig
-from samzapy.config.own_streams import checkpoint_stream
+from samzapy.config.job import JobConfig, checkpoint_stream
 from samzapy.errors import EnvironmentFailure, StateLost
 from samzapy.storage.changelog.reading import scan
 from samzapy.system.clients import SystemClients

@@ -23,8 +23,8 @@ from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, TimerTask,
 from samzapy.checkpoint.records import read_changelog_partitions
 from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
+from samzapy.config.task import Guarantee
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange, UnknownStream

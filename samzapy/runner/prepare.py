@@ -28,12 +28,11 @@ from samzapy.checkpoint.records import (
 )
 from samzapy.checkpoint.topic import one_pass
 from samzapy.config.guarantee_warnings import guarantee_warnings
-from samzapy.config.job import JobConfig
-from samzapy.config.own_streams import checkpoint_stream
+from samzapy.config.job import JobConfig, checkpoint_stream
 from samzapy.config.reading.keys import keys_of
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.systems import LOG, new_stream
-from samzapy.config.tasks.task import AsyncConfig
+from samzapy.config.task import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.supervision.job_records import HandoverRequest, open_job, this_run
 from samzapy.container.tasks.task_class import never_called

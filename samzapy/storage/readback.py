@@ -21,7 +21,7 @@ from typing import Any
 from uuid import UUID
 
 from samzapy.api.serde import Serde, hinted
-from samzapy.config.reading.secrets import MASK, is_secret
+from samzapy.config.reading.properties import MASK, is_secret
 from samzapy.errors import EnvironmentFailure, SerdeError
 
 #: Values of each class that are read back before it counts as proven.

@@ -14,7 +14,7 @@ from samzapy.api.system import Choice, MessageChooser, WaitingRecords
 from samzapy.config.job import JobConfig
 from samzapy.config.streams import StreamConfig
 from samzapy.config.streams.stream import BOOTSTRAP_PRIORITY
-from samzapy.config.tasks.task import ChooserConfig
+from samzapy.config.task import ChooserConfig
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, TaskFailed
 from samzapy.plugins import PluginError, load_class
 

@@ -20,10 +20,10 @@ from samzapy.api.task import AnyTask
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job, with_inputs
+from samzapy.config.patterns import InputPattern
 from samzapy.config.reading import properties as job_files
 from samzapy.config.reading.keys import is_name, split_list
 from samzapy.config.stores import StoreConfig
-from samzapy.config.tasks.patterns import InputPattern
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.task import Guarantee
 from samzapy.verify.scenario import Listener, Plan, Row, Scenario
 from samzapy.verify.target import Target, spread
 

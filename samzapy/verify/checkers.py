@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.task import Guarantee
 from samzapy.verify.evidence import Account, Evidence, Oracle, Record, committed, replay
 from samzapy.verify.workload import STORES, TAIL, Chain, partition_of
 

@@ -30,8 +30,8 @@ from typing import Any
 import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.guarantee import Guarantee
 from samzapy.config.loader import load_job
+from samzapy.config.task import Guarantee
 from samzapy.errors import StoreError
 from samzapy.verify import checkers
 from samzapy.verify.checkers import Finding, state

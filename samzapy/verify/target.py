@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import javaproperties
 
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.task import Guarantee
 from samzapy.devkafka import DevBroker
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.java import SPARK, find_java

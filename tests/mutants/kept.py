@@ -381,13 +381,13 @@ _LOOP = (
         (_POLICIES + "::test_an_object_changed_in_place_is_as_it_was_after_a_message_that_failed",),
     ),
     Mutant(
-        "samzapy/config/tasks/error_policy.py",
+        "samzapy/config/error_policy.py",
         "and not self.retries and not self.ignored",
         "and not self.retries",
         (_POLICIES, "tests/unit/config/tasks/test_error_keys.py"),
     ),
     Mutant(
-        "samzapy/config/tasks/error_policy.py",
+        "samzapy/config/error_policy.py",
         "min(self.backoff_ms * 2**n, LONGEST_BACKOFF_MS)",
         "self.backoff_ms * 2**n",
         ("tests/unit/config/tasks/test_error_keys.py",),
@@ -399,7 +399,7 @@ _LOOP = (
         ("tests/unit/config/stores/test_store_keys.py",),
     ),
     Mutant(
-        "samzapy/config/tasks/task.py",
+        "samzapy/config/task.py",
         'if reader.value(TaskConfig, "guarantee").transactional and not reader.is_set(_COMMIT):',
         "if not reader.is_set(_COMMIT):",
         ("tests/unit/config/tasks/test_task_keys.py",),

@@ -9,8 +9,8 @@ from histories import check_histories
 
 from samzapy import AsyncStreamTask, IncomingMessageEnvelope, OutgoingMessageEnvelope, SystemStream
 from samzapy import SystemStreamPartition as Ssp
-from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.config.tasks.task import AsyncConfig
+from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
+from samzapy.config.task import AsyncConfig
 from samzapy.container.errors.recovery import LastFailure, Recovery, TolerantCollector
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock

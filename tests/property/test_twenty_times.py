@@ -17,7 +17,7 @@ import pytest
 from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.stream import SystemStreamPartition as Ssp
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
+from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.recovery import LOG_S, LastFailure, Recovery
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService

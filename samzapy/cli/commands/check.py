@@ -13,7 +13,7 @@ from samzapy.cli.output import table, warn
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.config.tasks import TaskConfig
+from samzapy.config.task import TaskConfig
 from samzapy.job.model import JobModel
 from samzapy.job.planner import FoundInputs
 from samzapy.storage.spec import StoreSpec

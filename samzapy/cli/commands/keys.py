@@ -25,7 +25,7 @@ def keys(words: tuple[str, ...], *, other: bool) -> None:
 
 
 def _show_unsupported(words: tuple[str, ...]) -> None:
-    from samzapy.config.samza_keys import unsupported
+    from samzapy.config.known_keys import unsupported
 
     rows = [row for row in unsupported() if all(word.lower() in " ".join(row).lower() for word in words)]
     table("Keys of Samza without a meaning here", ("key", "a job with it", "why"), rows)

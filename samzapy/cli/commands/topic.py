@@ -24,7 +24,7 @@ from samzapy.cli.options import OVERRIDES, pairs
 from samzapy.cli.output import table
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import as_read, load_job
-from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.keys import Reader
 from samzapy.config.streams.systems import new_stream, parse_systems
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError, UnknownStream
 

@@ -21,8 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColu
 
 from samzapy.cli.options import Number, look_at_target, pairs
 from samzapy.cli.output import QuietProgress, json_text, line_on, status_console, table
-from samzapy.config.guarantee import Guarantee
-from samzapy.config.reading.secrets import Masked
+from samzapy.config.reading.properties import Masked
+from samzapy.config.task import Guarantee
 from samzapy.devkafka import DevBroker
 from samzapy.errors import SamzapyError
 from samzapy.verify.campaign import COLUMNS, Campaign, by_guarantee, cells, plans, remarks, soak, totals

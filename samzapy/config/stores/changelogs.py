@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.reading.classes import USER_CLASS
-from samzapy.config.reading.keys import LIST, integer, key
-from samzapy.config.reading.reader import Reader
-from samzapy.config.reading.secrets import Masked
+from samzapy.config.reading.keys import LIST, Reader, integer, key
+from samzapy.config.reading.properties import Masked
 from samzapy.config.streams.stream import StreamNames, check_system, parse_partitions
 
 

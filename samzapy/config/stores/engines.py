@@ -11,8 +11,19 @@ from typing import Any, TypeVar
 
 from samzapy.api.engine import EngineSettings
 from samzapy.config.reading.classes import ENGINES, USER_CLASS
-from samzapy.config.reading.keys import TEXT, Key, Kind, choice, family, integer, key, keys_of, labels, split_list
-from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.keys import (
+    TEXT,
+    Key,
+    Kind,
+    Reader,
+    choice,
+    family,
+    integer,
+    key,
+    keys_of,
+    labels,
+    split_list,
+)
 
 S = TypeVar("S")
 

@@ -12,6 +12,7 @@ from samzapy.config.reading.keys import (
     NAME_RULE,
     NAMED,
     TEXT,
+    Reader,
     choice,
     family,
     integer,
@@ -21,8 +22,7 @@ from samzapy.config.reading.keys import (
     optional,
     required,
 )
-from samzapy.config.reading.reader import Reader
-from samzapy.config.reading.secrets import Masked
+from samzapy.config.reading.properties import Masked
 from samzapy.config.stores.changelogs import (
     ChangelogKeys,
     SourceKeys,

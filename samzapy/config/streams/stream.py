@@ -9,9 +9,18 @@ from dataclasses import KW_ONLY, dataclass, field
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSettings
 from samzapy.config.reading.classes import MESSAGE_TYPE
-from samzapy.config.reading.keys import BOOLEAN, TEXT, family, integer, is_name, key, keys_by_field
-from samzapy.config.reading.reader import Reader, did_you_mean
-from samzapy.config.reading.secrets import Masked
+from samzapy.config.reading.keys import (
+    BOOLEAN,
+    TEXT,
+    Reader,
+    did_you_mean,
+    family,
+    integer,
+    is_name,
+    key,
+    keys_by_field,
+)
+from samzapy.config.reading.properties import Masked
 from samzapy.config.streams.serdes import check_serde, check_type
 from samzapy.config.streams.systems import OFFSETS
 

@@ -29,7 +29,7 @@ from samzapy.api.envelope import ID_HEADER, Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch
 from samzapy.clock import Clock
-from samzapy.config.tasks.error_policy import Stage
+from samzapy.config.error_policy import Stage
 from samzapy.container.errors.user_failures import whole_traceback
 from samzapy.container.outputs.output_ids import OutputIds
 from samzapy.container.outputs.producers import size_of

@@ -16,7 +16,7 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemProducer
 from samzapy.clock import Clock
-from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
+from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.dead_letters import DeadLetters
 from samzapy.container.errors.user_failures import handled_failure
 from samzapy.container.event_time.control_messages import ControlRecords

@@ -16,9 +16,9 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, SystemConsumer
 from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
-from samzapy.config.tasks.error_policy import Stage
+from samzapy.config.task import Guarantee
 from samzapy.container.errors.dead_letters import RawRecords
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder

@@ -21,7 +21,7 @@ import psutil
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import ENGINES, SYSTEMS
-from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.keys import Reader
 from samzapy.config.stores.engines import RocksDbKeys
 from samzapy.errors import TooFewFiles
 from samzapy.job.files import MOST, raise_limit

@@ -11,8 +11,8 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
-from samzapy.config.tasks.error_policy import Stage
-from samzapy.config.tasks.task import AsyncConfig
+from samzapy.config.error_policy import Stage
+from samzapy.config.task import AsyncConfig
 from samzapy.container.errors.recovery import TolerantCollector, is_about_its_message
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.control_messages import ControlRun

@@ -23,7 +23,7 @@ from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.config.tasks.task import BatchConfig
+from samzapy.config.task import BatchConfig
 from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.tasks.executor import Delivery, Load, Run, Step
 from samzapy.container.tasks.synchronous import Processing, SynchronousExecutor

@@ -17,11 +17,10 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import state_checkpoints
 from samzapy.clock import Clock
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee_warnings import GUARANTEE
-from samzapy.config.job import JobConfig
-from samzapy.config.own_streams import own_streams
-from samzapy.config.tasks.error_policy import Action, Stage
+from samzapy.config.job import JobConfig, own_streams
+from samzapy.config.task import Guarantee
 from samzapy.container.errors.dead_letters import DeadLetters, RawRecords
 from samzapy.container.errors.processing import (
     HalvingProcessing,

@@ -15,8 +15,8 @@ from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.clock import Clock
-from samzapy.config.reading.reader import Reader
-from samzapy.config.tasks import TaskConfig
+from samzapy.config.reading.keys import Reader
+from samzapy.config.task import TaskConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.operators.columns import Column, columns, runs_of_partitions
 from samzapy.operators.event_time import (

@@ -26,7 +26,7 @@ import javaproperties
 
 from samzapy.api.system import SystemSettings
 from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig, SparkConfig, TlsConfig
-from samzapy.config.reading.secrets import MASK, Masked, is_secret, literal_secrets
+from samzapy.config.reading.properties import MASK, Masked, is_secret, literal_secrets
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import installed_spark
 from samzapy.system.clients import system_factory

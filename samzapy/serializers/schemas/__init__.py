@@ -18,8 +18,8 @@ from typing import ClassVar
 
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.config.reading.classes import SERDES
-from samzapy.config.reading.reader import Reader
-from samzapy.config.streams.schemas import parse_schemas
+from samzapy.config.reading.keys import Reader
+from samzapy.config.streams.serdes import parse_schemas
 from samzapy.errors import ConfigError, SerdeError
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
-from samzapy.config.reading.secrets import without_password
-from samzapy.config.streams.schemas import SchemaSettings
+from samzapy.config.reading.properties import without_password
+from samzapy.config.streams.serdes import SchemaSettings
 from samzapy.errors import EnvironmentFailure, HandshakeFailed, SerdeError, Unreachable
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-from samzapy.config.streams.schemas import SchemaSettings
+from samzapy.config.streams.serdes import SchemaSettings
 from samzapy.errors import SerdeError
 from samzapy.serializers.documents import DocumentSerde
 from samzapy.serializers.schemas.answers import KnownSchema, Registry

@@ -16,8 +16,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc, pool
 
-from samzapy.config.reading.secrets import without_password
-from samzapy.config.streams.database import DatabaseConfig
+from samzapy.config.reading.properties import without_password
+from samzapy.config.streams.systems import DatabaseConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError
 
 #: SQLite raises OperationalError for nearly everything, also for a missing table.

@@ -20,7 +20,7 @@ from samzapy.api.system import (
     SystemTraits,
 )
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.streams.database import DatabaseConfig, database_config
+from samzapy.config.streams.systems import DatabaseConfig, database_config
 from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
 from samzapy.system.database.connection import Database, bound
 from samzapy.system.database.reader import DatabaseReader

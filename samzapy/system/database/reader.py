@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
 from samzapy.clock import Clock
-from samzapy.config.streams.database import DatabaseConfig
+from samzapy.config.streams.systems import DatabaseConfig
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownPartition, UnknownStream
 from samzapy.system.database.connection import Database
 from samzapy.system.database.table import Record, Row, Rows, SourceTable, find_table

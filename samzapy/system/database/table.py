@@ -21,7 +21,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from samzapy.config.streams.database import TableConfig
+from samzapy.config.streams.systems import TableConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError
 from samzapy.system.database.connection import Database, micros
 

@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from samzapy.api.system import SystemSettings
-from samzapy.config.reading.secrets import MASK, is_secret
+from samzapy.config.reading.properties import MASK, is_secret
 from samzapy.errors import ConfigError, ConfigProblem
 
 #: The properties that carry a guarantee, and the reason why a job file cannot set them.

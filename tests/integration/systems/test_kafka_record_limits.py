@@ -11,7 +11,7 @@ from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
+from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.recovery import CheckingCollector, LastFailure, Recovery
 from samzapy.container.outputs.collector import Outbox
 from samzapy.container.outputs.producers import record_limit

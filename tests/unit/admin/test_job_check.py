@@ -11,8 +11,8 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.api.task import StreamTask
 from samzapy.checkpoint.factories import TopicCheckpointManagerFactory
+from samzapy.config.job import checkpoint_stream
 from samzapy.config.loader import load_job
-from samzapy.config.own_streams import checkpoint_stream
 from samzapy.system.clients import system_factory
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from samzapy.config.checkpoint import StateCheckpointConfig
 from samzapy.config.job import JobClockConfig
-from samzapy.config.tasks.checkpoint import StateCheckpointConfig
 
 
 def test_states_are_in_a_topic_next_to_the_checkpoints(load):

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 import samzapy
-from samzapy.config.known_keys import ALL_KEYS, SECTIONS, KnownKeys, texts
-from samzapy.config.reading.keys import keys_by_field
-from samzapy.config.reading.reader import Reader
-from samzapy.config.samza_keys import REMOVED, is_refusable, no_effect, removed
+from samzapy.config.known_keys import ALL_KEYS, REMOVED, SECTIONS, KnownKeys, is_refusable, no_effect, removed, texts
+from samzapy.config.reading.keys import Reader, keys_by_field
 
 NAMES = {"system": "k", "stream": "s", "physical": "p", "store": "t", "serde": "x", "reporter": "r"}
 DECLARED = [

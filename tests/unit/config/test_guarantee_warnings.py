@@ -19,6 +19,7 @@ from samzapy.api.task import (
     WindowableTask,
 )
 from samzapy.config import guarantee_warnings as announcing
+from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee_warnings import (
     COUNTS,
     GuaranteeWarning,
@@ -26,7 +27,6 @@ from samzapy.config.guarantee_warnings import (
     guarantee_warnings,
     weak_copies,
 )
-from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.job import transactions
 from samzapy.job.transactions import refused, state_transactions, weakened_state
 from samzapy.system.clients import load_factory

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from samzapy.api.stream import SystemStream
+from samzapy.config.job import own_streams
 from samzapy.config.loader import load_job
-from samzapy.config.own_streams import own_streams
 
 CHANGELOG = {
     "stores.s.factory": "rocksdb",

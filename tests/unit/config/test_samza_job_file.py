@@ -1,8 +1,8 @@
 """A job file written for Samza, with nothing changed but its task class."""
 
 from samzapy.api.stream import SystemStream
+from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.loader import load_job
-from samzapy.config.tasks.checkpoint import CheckpointConfig
 
 FILE = """\
 # Job

@@ -12,8 +12,7 @@ from docs.generator.markdown import code, links
 from docs.generator.site import Site
 from samzapy import errors
 from samzapy.cli.main import cli
-from samzapy.config.known_keys import ALL_KEYS
-from samzapy.config.samza_keys import unsupported
+from samzapy.config.known_keys import ALL_KEYS, unsupported
 from samzapy.metrics.families import known_families
 
 PROJECT = Path(__file__).parents[3]

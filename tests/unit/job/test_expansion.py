@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
-from samzapy.config.tasks import TaskConfig
+from samzapy.config.task import TaskConfig
 from samzapy.errors import EnvironmentFailure, RestoreError
 from samzapy.job.model import JobModel
 from samzapy.job.planner import InputPartitions, follow_growth, from_json, plan, to_json

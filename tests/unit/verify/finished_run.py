@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from samzapy.api.system import OutgoingRecord
-from samzapy.config.guarantee import Guarantee
 from samzapy.config.loader import load_job
+from samzapy.config.task import Guarantee
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare

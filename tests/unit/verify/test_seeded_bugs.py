@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from finished_run import EVENTS, half_and_whole
 
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.task import Guarantee
 from samzapy.verify.evidence import Evidence, LocalStore, Record
 from samzapy.verify.scenario import judge
 from samzapy.verify.workload import STORES, Chain, Event

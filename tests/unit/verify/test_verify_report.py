@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.task import Guarantee
 from samzapy.verify.campaign import COLUMNS, by_guarantee, cells, remarks, totals
 from samzapy.verify.checkers import Finding
 from samzapy.verify.scenario import Plan, Row, Verdict

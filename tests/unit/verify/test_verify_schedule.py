@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.task import Guarantee
 from samzapy.testing import ManualClock
 from samzapy.verify.campaign import plans, soak
 from samzapy.verify.scenario import _next_step

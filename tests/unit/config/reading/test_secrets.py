@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from samzapy.config.known_keys import ALL_KEYS
-from samzapy.config.reading.secrets import MASK, Masked, is_secret, literal_secrets, without_password
-from samzapy.config.streams.schemas import CLIENT_KEYS
+from samzapy.config.reading.properties import MASK, Masked, is_secret, literal_secrets, without_password
+from samzapy.config.streams.serdes import CLIENT_KEYS
 
 SECRETS = {
     "systems.kafka.consumer.sasl.password": "hunter2",

@@ -4,7 +4,7 @@ import pytest
 
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.known_keys import ALL_KEYS, effective
-from samzapy.config.streams.database import TableConfig, database_config
+from samzapy.config.streams.systems import TableConfig, database_config
 from samzapy.system.clients import load_factory
 
 SHOP = {

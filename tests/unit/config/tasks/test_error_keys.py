@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.tasks.error_policy import Action, ErrorPolicy, Stage
+from samzapy.config.error_policy import Action, ErrorPolicy, Stage
 
 LETTERS = {"task.dead.letter.stream": "kafka.dead"}
 ALLOWED = "expected fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"

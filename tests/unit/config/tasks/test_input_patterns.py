@@ -4,7 +4,7 @@ import pytest
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.loader import as_read, load_job, with_inputs
-from samzapy.config.tasks.patterns import written_out
+from samzapy.config.patterns import written_out
 
 ORDERS = {"task.inputs": "kafka.orders-.*"}
 EU, US = SystemStream("kafka", "orders-eu"), SystemStream("kafka", "orders-us")

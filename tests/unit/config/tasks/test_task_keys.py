@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.checkpoint import CheckpointConfig
+from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee_warnings import guarantee_warnings
-from samzapy.config.tasks.checkpoint import CheckpointConfig
-from samzapy.config.tasks.error_policy import Action, Stage
+from samzapy.config.task import Guarantee
 from samzapy.errors import ConfigError
 from samzapy.system.clients import load_factory
 

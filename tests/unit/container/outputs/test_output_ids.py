@@ -7,7 +7,7 @@ from samzapy import OutgoingMessageEnvelope, StreamTask
 from samzapy.api.envelope import Origin, OutputId
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
-from samzapy.config.tasks.error_policy import Stage
+from samzapy.config.error_policy import Stage
 
 BROADCAST = {
     "task.guarantee": "effectively-once",

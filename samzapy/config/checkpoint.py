@@ -16,8 +16,7 @@ from samzapy.config.reading.classes import (
     NO_CHECKPOINTS,
     TOPIC_CHECKPOINTS,
 )
-from samzapy.config.reading.keys import FOLDER, TEXT, Kind, integer, key, split_list
-from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.keys import FOLDER, TEXT, Kind, Reader, integer, key, split_list
 from samzapy.config.streams.stream import check_system
 
 _COPIES = integer(1, 32_767)

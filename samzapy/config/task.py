@@ -5,26 +5,65 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.checkpoint import CheckpointConfig, parse_checkpoint
+from samzapy.config.error_policy import POLICY_KEYS, Action, ErrorConfig, Stage, parse_errors, skipping_key
+from samzapy.config.patterns import ENTRIES, InputPattern, parse_pattern
 from samzapy.config.reading.classes import CHOOSERS, ROUND_ROBIN
 from samzapy.config.reading.keys import (
     BOOLEAN,
     NAMED_LIST,
     TEXT,
     Kind,
+    Reader,
     integer,
     key,
     member,
     required,
 )
-from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import StreamNames, is_pattern, parse_partitions
-from samzapy.config.tasks.checkpoint import CheckpointConfig, parse_checkpoint
-from samzapy.config.tasks.error_policy import ErrorConfig, check_waits, parse_errors
-from samzapy.config.tasks.patterns import ENTRIES, InputPattern, parse_pattern
 from samzapy.plugins import PluginError, split_path
+
+
+class Guarantee(Enum):
+    """The guarantee for outputs and positions after a crash.
+
+    ================  ===============================  =====================================================
+    guarantee         outputs after a crash            how
+    ================  ===============================  =====================================================
+    at-most-once      none twice, some may be missing  positions are committed before their messages
+    at-least-once     none missing, some twice         outputs are acknowledged before the positions
+    effectively-once  none missing, twice by the same  outputs carry ids; receivers drop repetitions
+                      id
+    exactly-once      none missing, none twice         outputs are in the transaction of the positions
+    ================  ===============================  =====================================================
+
+    In all four, changelogs and checkpoints are one transaction where the system has transactions. `guarantee_warnings`
+    lists the settings that weaken a job's guarantee.
+    """
+
+    AT_MOST_ONCE = "at-most-once"
+    AT_LEAST_ONCE = "at-least-once"
+    EFFECTIVELY_ONCE = "effectively-once"
+    EXACTLY_ONCE = "exactly-once"
+
+    @property
+    def transactional(self) -> bool:
+        """Whether it cannot be kept without transactions."""
+        return self in {Guarantee.EFFECTIVELY_ONCE, Guarantee.EXACTLY_ONCE}
+
+    @property
+    def outputs_in_transaction(self) -> bool:
+        """Whether outputs are part of the transaction, so that readers of committed records see each once."""
+        return self is Guarantee.EXACTLY_ONCE
+
+    @property
+    def outputs_have_ids(self) -> bool:
+        """Whether each output carries an id by which receivers drop repetitions."""
+        return self is Guarantee.EFFECTIVELY_ONCE
+
 
 _INPUTS, _BROADCAST, _COMMIT = "task.inputs", "task.broadcast.inputs", "task.commit.ms"
 _TRANSACTIONAL_COMMIT_MS = 10_000
@@ -154,7 +193,7 @@ def parse_task(reader: Reader, names: StreamNames) -> TaskConfig:
     if task.refresh_ms is not None and task.checkpoint is None:
         message = "needs checkpoints: without, a new input would take all others back to their defaults"
         reader.problem("job.inputs.refresh.ms", message)
-    check_waits(reader, task.errors, task.guarantee, task.commit_ms, task.transaction_timeout_ms)
+    _check_waits(reader, task.errors, task.guarantee, task.commit_ms, task.transaction_timeout_ms)
     if task.batch.max_wait_ms and not task.batch.max_messages:
         reader.problem("task.batch.max.messages", "must be > 0 with task.batch.max.wait.ms, e.g. 10000", "0")
     return task
@@ -221,3 +260,32 @@ def _check_guarantee(reader: Reader, task: TaskConfig) -> None:
         reader.problem("task.callback.timeout.ms", f"({asynchronous.callback_timeout_ms}) must be {limit}")
     if not task.state_transactions:
         reader.problem("task.state.transactions", f"must be true with {guarantee.value}", "false")
+
+
+def _check_waits(
+    reader: Reader, errors: ErrorConfig, guarantee: Guarantee, commit_ms: int, transaction_timeout_ms: int
+) -> None:
+    """Note policies that the guarantee forbids, such as pauses as long as a transaction; warn of gaps in the policy of
+    produce."""
+    produce = errors.policies[Stage.PRODUCE]
+    if produce.then is not Action.FAIL:
+        where = skipping_key(reader.values, Stage.PRODUCE)
+        reader.warn(
+            f"{where}: only records that are too large are skipped; any other failed send repeats the work "
+            "since the last commit"
+        )
+    if produce.retries and guarantee is Guarantee.AT_MOST_ONCE:
+        where = POLICY_KEYS[Stage.PRODUCE]
+        message = "retry needs a guarantee that repeats inputs, at-most-once drops them"
+        reader.problem(where, message, reader.values.get(where))
+    if not guarantee.transactional:
+        return
+    # A message may start to wait right before a commit is due. An invalid commit interval is a separate problem.
+    open_ms = commit_ms if 0 < commit_ms < transaction_timeout_ms else 0
+    total_ms = round(sum(errors.policies[Stage.PROCESS].pauses_s()) * 1000)
+    if total_ms and total_ms + open_ms >= transaction_timeout_ms:
+        reader.problem(
+            POLICY_KEYS[Stage.PROCESS],
+            f"the sum of all pauses ({total_ms} ms) and task.commit.ms ({open_ms}) must be < "
+            f"task.transaction.timeout.ms ({transaction_timeout_ms}) with {guarantee.value}",
+        )

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.reading.keys import Kind, split_list
+from samzapy.config.reading.keys import Kind, Reader, split_list
 from samzapy.config.reading.properties import References, inlined
-from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import NAMING
 from samzapy.errors import ConfigProblem
 

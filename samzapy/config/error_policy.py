@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.guarantee import Guarantee
-from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Kind, key
-from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Kind, Reader, key
 from samzapy.config.streams.stream import StreamNames
 
 
@@ -197,35 +195,6 @@ def parse_errors(reader: Reader, names: StreamNames) -> ErrorConfig:
     elif reader.is_set(DEAD_LETTERS) and not config.writes_letters:
         reader.warn(f"{DEAD_LETTERS}: has no effect without a task.error.*.policy of dead-letter")
     return config
-
-
-def check_waits(
-    reader: Reader, errors: ErrorConfig, guarantee: Guarantee, commit_ms: int, transaction_timeout_ms: int
-) -> None:
-    """Note policies that the guarantee forbids, such as pauses as long as a transaction; warn of gaps in the policy of
-    produce."""
-    produce = errors.policies[Stage.PRODUCE]
-    if produce.then is not Action.FAIL:
-        where = skipping_key(reader.values, Stage.PRODUCE)
-        reader.warn(
-            f"{where}: only records that are too large are skipped; any other failed send repeats the work "
-            "since the last commit"
-        )
-    if produce.retries and guarantee is Guarantee.AT_MOST_ONCE:
-        where = POLICY_KEYS[Stage.PRODUCE]
-        message = "retry needs a guarantee that repeats inputs, at-most-once drops them"
-        reader.problem(where, message, reader.values.get(where))
-    if not guarantee.transactional:
-        return
-    # A message may start to wait right before a commit is due. An invalid commit interval is a separate problem.
-    open_ms = commit_ms if 0 < commit_ms < transaction_timeout_ms else 0
-    total_ms = round(sum(errors.policies[Stage.PROCESS].pauses_s()) * 1000)
-    if total_ms and total_ms + open_ms >= transaction_timeout_ms:
-        reader.problem(
-            POLICY_KEYS[Stage.PROCESS],
-            f"the sum of all pauses ({total_ms} ms) and task.commit.ms ({open_ms}) must be < "
-            f"task.transaction.timeout.ms ({transaction_timeout_ms}) with {guarantee.value}",
-        )
 
 
 def skipping_key(values: Mapping[str, str], stage: Stage) -> str:
