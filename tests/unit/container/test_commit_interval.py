@@ -57,31 +57,6 @@ def test_windows_come_in_time_amid_such_a_poll(tmp_path, task):
     assert all(later - earlier < 0.5 for earlier, later in pairwise(times))
 
 
-class AlarmTask(StreamTask, TimerTask, InitableTask):
-    """Its first message sets a timer in 150 ms; each takes 100 ms."""
-
-    clock: ClassVar[ManualClock]
-    fired: ClassVar[list[float]] = []
-
-    def init(self, context):
-        self.timers = context.task.timers
-
-    def process(self, envelope, collector, coordinator):
-        if envelope.message["id"] == 0:
-            self.timers.schedule("alarm", self.clock.wall_ms() + 150, TimerClock.WALL)
-        self.clock.advance(0.1)
-
-    def on_timer(self, key, time_ms, collector, coordinator):
-        self.fired.append(self.clock.monotonic())
-
-
-def test_a_timer_of_the_wall_clock_fires_amid_the_partitions_of_other_tasks(tmp_path):
-    AlarmTask.fired.clear()
-    timers = {"stores.timers.factory": "timers", "stores.timers.changelog": "mem.timers-log"}
-    run_of(AlarmTask, tmp_path, 10, [(n, "k", {"id": n}) for n in range(10)], **timers)
-    assert AlarmTask.fired == [pytest.approx(0.2)]
-
-
 class FailingTask(SlowTask):
     """Each try of a message takes a second, and fails."""
 

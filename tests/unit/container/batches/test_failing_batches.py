@@ -109,17 +109,3 @@ class Sending(Limited):
 def test_what_does_not_serialize_or_is_refused_is_found_too(message, error, text):
     with TaskTestDriver(Sending, JOB) as driver, pytest.raises(error, match=text):
         driver.send_batch("in", list("abcdef"), ["x", "x", message, "x", "x", "x"])
-
-
-class Exiting(Limited):
-    def process_batch(self, batch, collector, coordinator):
-        self.sizes.append(len(batch))
-        raise KeyboardInterrupt
-
-
-def test_what_says_nothing_about_a_message_is_not_searched():
-    with TaskTestDriver(Exiting, JOB) as driver:
-        task = driver.task()
-        with pytest.raises(TaskFailed, match=r"@0 to 1 failed: KeyboardInterrupt"):
-            driver.send_batch("in", ["a", "b"], [1, 2])
-        assert task.sizes == [2]

@@ -1,16 +1,13 @@
 """The order of a commit's steps: nothing is said before it is durable, and nothing is written by whoever does not own
 it."""
 
-from contextlib import closing
-
 import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint import manager_for
+from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ProducerError, TaskMigrated, TransactionAborted
 from samzapy.failpoints import arm, disarm
-from samzapy.system.clients import job_clients
 from samzapy.system.local.producer import LogProducer
 from samzapy.system.memory import MemorySystemFactory
 
@@ -60,10 +57,7 @@ def job_of(folder, guarantee, partitions=1, **keys):
 
 
 def checkpoint(job, task="Partition 0"):
-    with (
-        closing(job_clients(job.config, "test")) as clients,
-        closing(manager_for(job.config, clients)) as checkpoints,
-    ):
+    with open_job(job.config, "test") as (_, checkpoints):
         return checkpoints.read([task])[task]
 
 

@@ -14,7 +14,6 @@ from samzapy.admin.take_over import adopt
 from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
-from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import Adopted, adopt_ends, read_owner, write_owner
 from samzapy.cli.main import main
 from samzapy.config.loader import load_job
@@ -22,7 +21,7 @@ from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ForeignRecords, JobTakenOver
 from samzapy.failpoints import arm
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import job_clients, system_factory
+from samzapy.system.clients import system_factory
 
 #: Two guarantees share the code of the others here: `make test-slow` runs them.
 GUARANTEES = [
@@ -48,10 +47,7 @@ def write_as_somebody_else(job, key="a", value=100):
 
 def end_run(job):
     """As if the last run's process were gone, so that tools may work on the job."""
-    with (
-        closing(job_clients(job.config, "test")) as clients,
-        closing(manager_for(job.config, clients)) as checkpoints,
-    ):
+    with open_job(job.config, "test") as (_, checkpoints):
         owner = read_owner(checkpoints)
         write_owner(checkpoints, replace(owner, pid=NO_DRIVER))
 
@@ -108,16 +104,6 @@ def test_a_job_file_that_was_copied_with_its_changelogs_is_refused_as_foreign_be
     with pytest.raises(ForeignRecords, match=r"counts-changelog\[0\]@0: .* has written nothing there"):
         prepare(load_job(job.flat | {"job.name": "copied"}))
     assert job.admin.list_streams() == streams
-
-
-def test_two_copies_on_one_changelog_that_start_together_find_each_others_foreign_records(tmp_path):
-    job = job_with(tmp_path / "one")
-    copy = {"job.name": "copied", "job.logged.store.base.dir": str(tmp_path / "two")}
-    first, _ = job.container()
-    second, _ = job.container(**copy)
-    first.run()
-    with pytest.raises(ForeignRecords):
-        second.run()
 
 
 def test_adopted_foreign_records_become_state(tmp_path):
@@ -216,10 +202,7 @@ def test_a_checkpoint_that_no_transaction_holds_says_nothing_of_foreign_records(
     """As JVM Samza leaves it, which goes on writing to the changelog after its last checkpoint."""
     job = job_with(tmp_path / "here")
     job.run()
-    with (
-        closing(job_clients(job.config, "test")) as clients,
-        closing(manager_for(job.config, clients)) as checkpoints,
-    ):
+    with open_job(job.config, "test") as (_, checkpoints):
         old = checkpoints.read(["Partition 0"])["Partition 0"]
         checkpoints.write({"Partition 0": Checkpoint(old.input_offsets, {}, old.epoch)})
     write_as_somebody_else(job, value=100)

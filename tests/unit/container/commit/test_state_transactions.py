@@ -1,21 +1,18 @@
 """Who owns a job's state: one transaction a container in every guarantee, fenced whatever the last run looked like."""
 
 import threading
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jobs.memory_job import MemoryJob
 
 from samzapy.admin import take_over as taking
 from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
+from samzapy.container.supervision.job_records import open_job
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import (
@@ -30,7 +27,7 @@ from samzapy.errors import (
 from samzapy.failpoints import arm, disarm
 from samzapy.job.transactions import state_transactions, transactional_id
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import SystemClients, has_transactions, job_clients, system_factory
+from samzapy.system.clients import SystemClients, has_transactions, system_factory
 from samzapy.system.local.producer import LogProducer
 from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock
@@ -59,20 +56,6 @@ class RefusesIds(MemorySystemFactory):
         if transactional_id is not None:
             made.__class__ = _Refused
         return made
-
-
-def checkpoints_of(job):
-    return closing(_Managed(job.config))
-
-
-class _Managed:
-    def __init__(self, config):
-        self._clients = job_clients(config, "test")
-        self.manager = manager_for(config, self._clients)
-
-    def close(self):
-        self.manager.close()
-        self._clients.close()
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -107,8 +90,8 @@ def test_a_late_commit_of_an_old_run_takes_nothing_of_its_owners_state_back(tmp_
     thread.join(60)
     assert isinstance(failures[0], ProducerFenced | JobTakenOver)
     assert job.changelog() == owned
-    with checkpoints_of(job) as opened:
-        assert opened.manager.read(["Partition 0"])["Partition 0"].input_offsets == {
+    with open_job(job.config, "test") as (_, checkpoints):
+        assert checkpoints.read(["Partition 0"])["Partition 0"].input_offsets == {
             SystemStreamPartition("mem", "in", 0): 5
         }
     job.send((0, "a", {"id": 5}))
@@ -131,9 +114,6 @@ def test_a_container_has_one_transactional_producer_whatever_its_tasks(tmp_path,
     assert made == ["counting-1-0"]
 
 
-NAMES = st.from_regex(r"[a-z0-9._-]{1,6}", fullmatch=True).filter(lambda name: name not in {".", ".."})
-
-
 ANY_JOB = load_job(
     {
         "job.name": "x",
@@ -146,14 +126,6 @@ ANY_JOB = load_job(
 
 def config_of(name, job_id):
     return replace(ANY_JOB, name=name, id=job_id)
-
-
-@given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 20)), min_size=2, max_size=6, unique=True))
-def test_no_two_jobs_or_containers_share_a_transactional_id(members):
-    ids = {transactional_id(config_of(name, job_id).job_name, str(number)) for name, job_id, number in members}
-    assert len(ids) == len(members)
-    keys = {config_of(name, job_id).job_name for name, job_id, _ in members}
-    assert len(keys) == len({(name, job_id) for name, job_id, _ in members})
 
 
 def test_a_member_with_a_hyphen_is_refused_since_its_id_could_be_another_jobs():
@@ -189,28 +161,14 @@ def test_what_a_dead_run_left_open_in_the_checkpoints_is_aborted_by_a_run_with_o
     dead = system_factory(settings).producer(settings, "dead", "counting-1-3")
     dead.init_transactions()
     dead.begin()
-    with checkpoints_of(job) as opened:
-        opened.manager.write({"Partition 3": Checkpoint({SystemStreamPartition("mem", "in", 3): 99})}, dead)
+    with open_job(job.config, "test") as (_, checkpoints):
+        checkpoints.write({"Partition 3": Checkpoint({SystemStreamPartition("mem", "in", 3): 99})}, dead)
         dead.flush()
     job.run()
-    with checkpoints_of(job) as opened:
-        assert opened.manager.read(["Partition 3"])["Partition 3"].input_offsets == {
+    with open_job(job.config, "test") as (_, checkpoints):
+        assert checkpoints.read(["Partition 3"])["Partition 3"].input_offsets == {
             SystemStreamPartition("mem", "in", 3): 0
         }
-
-
-def test_an_owner_of_the_version_before_has_an_id_a_task_and_is_fenced_too(tmp_path):
-    job = MemoryJob(tmp_path, partitions=1)
-    prepare(job.config)
-    settings = job.config.systems["mem"]
-    old = system_factory(settings).producer(settings, "old", "counting-1-Partition 0")
-    old.init_transactions()
-    old.begin()
-    with checkpoints_of(job) as opened:
-        write_owner(opened.manager, JobRun("old", 1, "there", 2))
-    prepare(job.config)
-    with pytest.raises(ProducerFenced):
-        old.commit()
 
 
 @pytest.mark.parametrize(
@@ -233,8 +191,8 @@ def test_a_job_without_transactions_runs_and_says_what_that_weakens(tmp_path, ke
     lease = LocalLease(coordinator, "0")
     build_container(job.config, model, lease, ends=prepared.ends, transactions=prepared.transactions).run()
     assert job.changelog() == {"a": 1}
-    with checkpoints_of(job) as opened:
-        assert not opened.manager.read(["Partition 0"])["Partition 0"].atomic
+    with open_job(job.config, "test") as (_, checkpoints):
+        assert not checkpoints.read(["Partition 0"])["Partition 0"].atomic
 
 
 @pytest.mark.parametrize("guarantee", ["effectively-once", "exactly-once"])
@@ -249,31 +207,16 @@ def test_a_guarantee_that_needs_transactions_is_refused_without_them(tmp_path, g
         prepare(load_job(job.flat | {"systems.mem.samza.factory": f"{__name__}:RefusesIds"}))
 
 
-def test_a_checkpoint_of_a_lower_epoch_never_wins(tmp_path):
-    job = MemoryJob(tmp_path, partitions=1)
-    ssp = SystemStreamPartition("mem", "in", 0)
-    prepare(job.config)
-    with checkpoints_of(job) as opened:
-        opened.manager.write({"Partition 0": Checkpoint({ssp: 9}, epoch=8)})
-        opened.manager.write({"Partition 0": Checkpoint({ssp: 3}, epoch=7)})
-        assert opened.manager.read(["Partition 0"])["Partition 0"].input_offsets == {ssp: 9}
-        opened.manager.write({"Partition 0": Checkpoint({ssp: 10}, epoch=8)})
-        assert opened.manager.read(["Partition 0"])["Partition 0"].input_offsets == {ssp: 10}
-
-
 def plain_owner(job, host="elsewhere", lease_ms=7000):
-    with checkpoints_of(job) as opened:
+    with open_job(job.config, "test") as (_, checkpoints):
         write_owner(
-            opened.manager, JobRun("before", 1, host, 2, ("counting", "1"), 5, ("counting-1-0",), lease_ms=lease_ms)
+            checkpoints, JobRun("before", 1, host, 2, ("counting", "1"), 5, ("counting-1-0",), lease_ms=lease_ms)
         )
 
 
 def claim(job, waits):
     config = job.config
-    with (
-        closing(job_clients(config, "test")) as clients,
-        closing(manager_for(config, clients)) as checkpoints,
-    ):
+    with open_job(config, "test") as (clients, checkpoints):
         state = state_transactions(config, has_transactions)
         return taking.take_over(config, clients, checkpoints, state, ["0"], ["Partition 0"], waits.append)
 
@@ -288,8 +231,8 @@ def test_a_run_waits_out_the_lease_of_one_that_nothing_fences_unless_it_is_writt
     claim(job, waits)
     assert waits == [7.0]
     plain_owner(job)
-    with checkpoints_of(job) as opened:
-        opened.manager.write_record(JobRecord.ENDED, {"run": "before"})
+    with open_job(job.config, "test") as (_, checkpoints):
+        checkpoints.write_record(JobRecord.ENDED, {"run": "before"})
     claim(job, waits)
     assert waits == [7.0]
 
@@ -298,8 +241,8 @@ def test_a_run_of_at_most_once_is_waited_for_since_nothing_fences_its_positions(
     job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once", "job.spark.lease.ms": "7000"})
     prepared = prepare(job.config)
     assert prepared.transactions
-    with checkpoints_of(job) as opened:
-        write_owner(opened.manager, replace(read_owner(opened.manager), host="elsewhere"))
+    with open_job(job.config, "test") as (_, checkpoints):
+        write_owner(checkpoints, replace(read_owner(checkpoints), host="elsewhere"))
     waits = []
     claim(job, waits)
     assert waits == [7.0]
@@ -354,9 +297,9 @@ def test_a_run_that_was_cut_off_while_it_waited_leaves_the_waiting_to_the_next(t
 
     with pytest.raises(Cut):
         claim(job, Cutting())
-    with checkpoints_of(job) as opened:
-        owner = read_owner(opened.manager)
-        write_owner(opened.manager, replace(owner, host="elsewhere"))
+    with open_job(job.config, "test") as (_, checkpoints):
+        owner = read_owner(checkpoints)
+        write_owner(checkpoints, replace(owner, host="elsewhere"))
     waits = []
     claim(job, waits)
     assert waits == [7.0]

@@ -5,9 +5,10 @@ import operator
 
 import pytest
 
-from samzapy import CoroutineTask, InitableTask
+from samzapy import CoroutineTask, InitableTask, StreamTask
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.storage.views.heap import HeapStore
 from samzapy.testing import ManualClock, TaskTestDriver, open_store
 
 JOB = {
@@ -117,3 +118,23 @@ def test_an_undone_change_does_not_prolong_the_life_of_an_entry(tmp_path, layers
         opened.commit()
         clock.advance(0.001)
         assert list(opened.store.all()) == []
+
+
+class Ranking(StreamTask, InitableTask):
+    """Ranks its messages, and fails over each that ends in 3 when it has."""
+
+    def init(self, context):
+        self.heap = context.get_store("heap", HeapStore)
+
+    def process(self, envelope, collector, coordinator):
+        self.heap.push(envelope.message, envelope.message)
+        if envelope.message % 10 == 3:
+            raise ValueError("told to")
+
+
+def test_a_message_that_fails_is_in_no_view():
+    keys = {"task.inputs": "mem.in", "task.error.process.policy": "skip", "stores.heap.factory": "heap"}
+    with TaskTestDriver(Ranking, keys | {"systems.mem.default.stream.samza.msg.serde": "json"}) as driver:
+        driver.send_batch("in", None, range(15))
+        ranked = [each.item for each in driver.store("heap").top(20)]
+        assert sorted(ranked) == [number for number in range(15) if number % 10 != 3]

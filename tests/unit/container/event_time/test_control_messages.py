@@ -206,34 +206,15 @@ class FirstStage(StreamTask, EndOfStreamListenerTask, DrainListenerTask):
         collector.send_control(OUT, Drain())
 
 
-class FirstStageAsync(CoroutineTask, EndOfStreamListenerTask):
-    calls: ClassVar[list] = []
-    wrong: ClassVar[list] = []
-    process_ = FirstStage.process
-    on_end_of_stream = FirstStage.on_end_of_stream
-
-    async def process(self, envelope, collector, coordinator):
-        self.process_(envelope, collector, coordinator)
-
-
-@pytest.mark.parametrize(
-    ("first", "guarantee"),
-    [
-        (FirstStage, "exactly-once"),
-        (FirstStageAsync, "at-least-once"),
-        pytest.param(FirstStage, "effectively-once", marks=pytest.mark.slow),
-        pytest.param(FirstStageAsync, "effectively-once", marks=pytest.mark.slow),
-        pytest.param(FirstStageAsync, "exactly-once", marks=pytest.mark.slow),
-    ],
-)
-def test_two_stages_hand_watermarks_and_the_end_on(tmp_path, first, guarantee):
+@pytest.mark.parametrize("guarantee", ["exactly-once", pytest.param("effectively-once", marks=pytest.mark.slow)])
+def test_two_stages_hand_watermarks_and_the_end_on(tmp_path, guarantee):
     keys = {
         "systems.mem.streams.in.samza.intermediate": "false",
         "systems.mem.streams.out.samza.intermediate": "true",
         "task.guarantee": guarantee,
         "task.commit.ms": "20000",
     }
-    stage = job_of(tmp_path / "first", first, partitions=2, **keys)
+    stage = job_of(tmp_path / "first", FirstStage, partitions=2, **keys)
     write(stage, 10, 30, partition=0)
     write(stage, 20, 40, partition=1)
     stage.run()

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from contextlib import closing
 from typing import ClassVar
 
 import pytest
@@ -18,10 +17,8 @@ from samzapy import (
     TimerTask,
 )
 from samzapy.api.system import OutgoingRecord
-from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ConfigError, StoreError, TaskFailed
-from samzapy.system.clients import job_clients
 
 STORE = {
     "stores.reminders.factory": "timers",
@@ -113,22 +110,6 @@ def test_a_timer_fires_right_after_the_message_that_brings_the_time_wherever_a_p
     send(job, (10, {"set": {"x": 30, "y": 45}}), *[(time, {}) for time in range(20, 60, 5)])
     job.run()
     assert Orders.log == [10, 20, 25, 30, ("x", 30), 35, 40, 45, ("y", 45), 50, 55]
-
-
-def test_the_checkpoint_names_the_partition_that_keeps_a_timer_from_firing(tmp_path):
-    job = job_of(tmp_path, partitions=2, **{"job.systemstreampartition.grouper.factory": "single"})
-    send(job, (10, {"set": {"x": 30}}), (100, {}), partition=0)
-    container, _ = job.container(until_end=False)
-    thread = threading.Thread(target=container.run)
-    thread.start()
-    assert Orders.processed.wait(30)
-    container.stop()
-    thread.join(20)
-    assert not thread.is_alive()
-    with closing(job_clients(job.config, "test")) as clients:
-        kept = manager_for(job.config, clients).read(["Task-0"])["Task-0"]
-    assert ("x", 30) not in Orders.log
-    assert (kept.clock, kept.held_by, kept.idle) == (None, "mem.in[1]", ())
 
 
 @pytest.mark.parametrize("local", ["kept", "lost"])

@@ -14,7 +14,7 @@ from samzapy.api.system import StreamSpec
 from samzapy.checkpoint.offsets import Target
 from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.container.supervision.job_records import open_job
-from samzapy.errors import PositionVoid, StoreError
+from samzapy.errors import PositionVoid
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.runner.prepare import prepare
 
@@ -137,20 +137,3 @@ def test_an_input_recreated_while_the_job_runs_commits_the_old_one_and_nothing_o
     job.run()
     assert SeenTask.seen == [("in", number) for number in range(400)]
     assert job.changelog() == {f"k{number}": 1 for number in range(400)}
-
-
-def test_a_changelog_that_has_lost_acknowledged_records_is_named_as_that(tmp_path):
-    job = MemoryJob(tmp_path, partitions=1, task=ReplacingTask)
-    job.send(*((0, f"k{number}", {"id": number}) for number in range(5)))
-    job.run()
-
-    def shorten():
-        job.admin.delete("counts-changelog")
-        job.admin.create(StreamSpec("counts-changelog", 1, {"cleanup.policy": "compact"}))
-
-    ReplacingTask.at_four[:] = [shorten]
-    job.send(*((0, f"k{number}", {"id": number}) for number in range(3)), (0, "k3", {"id": 3}), (0, "k3", {"id": 4}))
-    with pytest.raises(
-        StoreError, match=r"reached offset \d+, and a later one is at offset \d: acknowledged records were lost"
-    ):
-        job.run()

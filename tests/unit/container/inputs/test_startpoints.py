@@ -16,7 +16,7 @@ from samzapy.admin.positions import (
 from samzapy.admin.running import NO_DRIVER
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange, OutgoingRecord
+from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint.offsets import Target
 from samzapy.checkpoint.records import (
     EXPIRY_MS,
@@ -29,12 +29,8 @@ from samzapy.checkpoint.records import (
     write_owner,
 )
 from samzapy.config.loader import load_job
-from samzapy.container.inputs.starting_offsets import StartingPositions
 from samzapy.container.supervision.job_records import open_job
-from samzapy.errors import Unreachable
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.metrics import Registry
 from samzapy.runner.prepare import prepare
 
 SSPS = [SystemStreamPartition("mem", "in", partition) for partition in (0, 1)]
@@ -153,27 +149,6 @@ def test_a_startpoint_that_leads_nowhere_is_passed_over(job, caplog):
     job.run()
     job.run()
     assert processed(job) == {0: list(range(10, 15)), 1: list(range(10, 15))}
-
-
-def test_a_startpoint_is_not_passed_over_because_the_system_does_not_answer(job):
-    class SilentClients:
-        def admin(self, system):
-            return self
-
-        def stream_ids(self, streams):
-            return {}
-
-        def offsets(self, ssps):
-            return dict.fromkeys(ssps, OffsetRange(0, 10))
-
-        def offsets_at(self, ssps, time_ms):
-            raise Unreachable("kafka: no answer")
-
-    task = TaskModel("Partition 0", frozenset(SSPS[:1]), 0)
-    startpoints = [Startpoint("a", SSPS[0], "@1004", 1_000)]
-    positions = StartingPositions(job.config, ContainerModel("0", (task,)), SilentClients(), Registry(), 1_000)
-    with pytest.raises(Unreachable):
-        positions.follow(startpoints, task, None)
 
 
 def test_startpoints_that_are_not_enabled_are_not_followed(job):

@@ -146,17 +146,6 @@ def test_effectively_once_sends_in_the_order_of_offsets_whatever_ends_and_fails_
     }
 
 
-def test_effectively_once_with_a_topic_that_is_deleted_and_made_anew(tmp_path):
-    pipeline = Pipeline(tmp_path, **{"systems.mem.streams.in.samza.reset.offset": "true"})
-    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(10)])
-    pipeline.sender.run()
-    pipeline.sender.admin.delete("in")
-    pipeline.sender.admin.create(StreamSpec("in", 1))
-    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(100, 105)])
-    pipeline.sender.run()
-    assert pipeline.received() == [(i, 0) for i in [*range(10), *range(100, 105)]]
-
-
 def test_effectively_once_repeats_an_output_without_a_key_where_it_was_before(tmp_path):
     pipeline = Pipeline(tmp_path, outs=3)
     pipeline.sender.run()

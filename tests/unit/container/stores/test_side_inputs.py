@@ -31,15 +31,6 @@ class SummedRates(SideInputsProcessor):
         return [(message.key, (store.get(message.key) or 0) + self.weight * message.message)]
 
 
-class Returning(SideInputsProcessor):
-    """Returns what the test says."""
-
-    made: ClassVar = None
-
-    def process(self, message, store):
-        return self.made(message)
-
-
 class Failing(SideInputsProcessor):
     """Cannot make anything of its messages."""
 
@@ -185,26 +176,6 @@ def test_a_crash_while_the_store_follows_processes_no_message_twice(tmp_path):
     job.rate(("USD", 100))
     job.run()
     assert job.seen("init")[-1] == ("Partition 0", {"USD": 111})
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda self, message: [message.key],
-        lambda self, message: (message.key, message.key),
-        lambda self, message: (each for each in [message.key]),
-        lambda self, message: [message.key.encode()],
-        lambda self, message: [{message.key: 1, "other": 2}],
-    ],
-)
-def test_a_text_or_a_dict_of_two_is_no_entry_of_a_processor(tmp_path, monkeypatch, made):
-    job = RateJob(tmp_path, Returning)
-    monkeypatch.setattr(Returning, "made", made)
-    job.rate(("US", 1))
-    with pytest.raises(
-        TaskFailed, match=r"mem\.rates\[0\]@0: TypeError: expected \(key, value\) pairs, got (str|bytes|dict)"
-    ):
-        job.run()
 
 
 def test_a_processor_that_fails_ends_the_attempt_at_its_message(tmp_path):

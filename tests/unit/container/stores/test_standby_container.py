@@ -211,15 +211,6 @@ def test_only_what_is_committed_is_copied(tmp_path):
     assert set(job.changelog().values()) == {2}
 
 
-def test_a_job_without_logged_stores_has_no_standbys_and_others_have_one_for_each_copy_but_one(tmp_path):
-    job = MemoryJob(tmp_path / "state")
-    assert prepare(job.config).model.standbys == ()
-    thrice = load_job(job.flat | {"job.standbytasks.replication.factor": "3", "job.container.count": "2"})
-    assert [c.id for c in prepare(thrice).model.standbys] == ["0-1", "0-2", "1-1", "1-2"]
-    bare = {key: value for key, value in thrice.raw.items() if not key.startswith("stores.counts.changelog")}
-    assert prepare(load_job(bare)).model.standbys == ()
-
-
 def test_a_standby_shows_its_copies_to_those_who_ask_and_says_how_far_it_is_behind(job):
     job.send(*messages(0, 400))
     job.run()

@@ -8,20 +8,13 @@ from pathlib import Path
 import pytest
 
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.config.loader import load_job
 from samzapy.container.supervision.worker_process import (
     STORE_FILES,
-    files_needed,
-    memory_needed,
 )
-from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.storage.changelog.restore import CHUNK_BYTES
-from samzapy.storage.spec import store_specs
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.testing import open_store
 
 PARTITIONS = 16
-LOCAL = {"systems.s.samza.factory": "local", "systems.s.path": "log.db"}
 JOB = """\
 job.name=files
 task.class=tasks_of_files:Keep
@@ -101,28 +94,3 @@ def test_a_store_with_one_table_has_open_what_is_counted_on(tmp_path):
         links = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     # One more while the next table is being written.
     assert len([link for link in links if link.startswith(str(tmp_path))]) == STORE_FILES - 1
-
-
-def planned(tasks, **pairs):
-    job = load_job({"job.name": "j", "task.class": "a:B", "task.inputs": "s.in", **LOCAL, **pairs})
-    model = ContainerModel("0", tuple(TaskModel(str(n), frozenset(), n) for n in range(tasks)))
-    engines = store_specs(job)
-    return files_needed(job, model, engines), *memory_needed(job, model, engines)
-
-
-def test_stores_share_the_memory_that_the_keys_of_the_container_bound():
-    stores = {
-        f"stores.{name}.{key}": value
-        for name in "ab"
-        for key, value in {"factory": "rocksdb", "key.serde": "string", "msg.serde": "string"}.items()
-    }
-    logged = {"stores.a.changelog": "s.a-log"}
-    _, start, restore, more = planned(3, **stores, **logged, **{"container.rocksdb.cache.bytes": "8388608"})
-    assert [part.size for part in restore] == [CHUNK_BYTES]
-    assert {part.use: part.reason for part in start}["opened stores"] == "6 parts of stores"
-    assert {part.reason: part.size for part in more} == {
-        "two polls": 48_000_000,
-        "container.cache.max.bytes": 2**28,
-        "container.rocksdb.cache.bytes": 2**23,
-        "container.rocksdb.write.buffer.bytes": 2**27,
-    }

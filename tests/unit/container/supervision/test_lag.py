@@ -5,7 +5,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.lag import EndsSeen, LagWatch, Progress
 from samzapy.container.supervision.outage import Outages
-from samzapy.errors import EnvironmentFailure, RetriableError, Unreachable
+from samzapy.errors import EnvironmentFailure, Unreachable
 from samzapy.job.lease import PartitionLag
 from samzapy.testing import ManualClock
 
@@ -188,33 +188,6 @@ def test_positions_are_copied_when_they_have_changed(broker, clock):
     lag.follow(lambda: Progress({A: 9, B: 5}, {A: 9, B: 5}))
     lag.look()
     assert broker.mirrored[1:] == [("counts-1", {A: 9})]
-
-
-def warnings_of_looks(lag, caplog, times):
-    caplog.clear()
-    for _ in range(times):
-        lag.look()
-    return [line.message for line in caplog.records if line.levelno >= logging.WARNING]
-
-
-@pytest.mark.parametrize("kind", [Unreachable, RetriableError])
-def test_positions_that_were_not_copied_once_by_a_busy_broker_are_no_warning(kind, broker, clock, caplog):
-    lag = watch(broker, clock, Progress({A: 7}, {A: 6}), group="counts-1")
-    broker.refuses_copies = kind("the broker is busy")
-    assert warnings_of_looks(lag, caplog, 1) == []
-    broker.refuses_copies = None
-    assert warnings_of_looks(lag, caplog, 1) == []
-    assert broker.mirrored == [("counts-1", {A: 6})]
-    lag.follow(lambda: Progress({A: 9}, {A: 9}))
-    broker.refuses_copies = kind("the broker is busy")
-    assert warnings_of_looks(lag, caplog, 1) == []
-    assert len(warnings_of_looks(lag, caplog, 3)) == 1
-
-
-def test_a_run_that_ends_before_the_first_look_leaves_its_positions_all_the_same(broker, clock):
-    with watch(broker, clock, Progress({A: 7}, {A: 7}), group="counts-1"):
-        pass
-    assert broker.mirrored == [("counts-1", {A: 7})]
 
 
 def test_the_trouble_is_the_broker_unless_it_says_what_is_wrong(broker, clock):

@@ -335,15 +335,6 @@ def test_a_collector_refuses_outputs_once_its_message_is_done(tmp_path):
         collector.send(OutgoingMessageEnvelope(OUT, 1))
 
 
-def test_keys_of_asynchronous_tasks_are_pointed_out_on_a_stream_task(tmp_path):
-    from samzapy.config.loader import load_job
-    from samzapy.runner.prepare import prepare
-
-    job = MemoryJob(tmp_path, **{"task.max.concurrency": "4"})
-    (warning,) = prepare(load_job(job.flat)).warnings
-    assert warning == "task.max.concurrency: without effect on a StreamTask, which processes messages one by one"
-
-
 def test_a_message_that_never_ends_times_out_while_others_end(tmp_path, monkeypatch):
     clock = ManualClock()
 

@@ -9,7 +9,6 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import CoroutineTask, InitableTask, Sink, StreamTask, SystemStreamPartition
-from samzapy.api.system import StreamSpec
 from samzapy.errors import EnvironmentFailure, TaskFailed
 from samzapy.failpoints import FailPointReached, arm
 from samzapy.sinks import SqlSink
@@ -221,34 +220,6 @@ def test_a_sink_that_was_behind_gets_its_rows_by_a_reset_and_none_twice(seen):
     seen.query("UPDATE samzapy_offsets SET next_offset = 2")
     seen.run(**{RESET: "true"})
     assert seen.ids() == [0, 1, 2, 3, 4]
-
-
-def test_at_most_once_a_sink_may_be_behind_the_checkpoint(seen):
-    keys = {"task.guarantee": "at-most-once"}
-    send(seen, *range(3))
-    seen.run(**keys)
-    send(seen, *range(3, 6))
-    arm("commit.3a")
-    with pytest.raises(FailPointReached):
-        seen.run(**keys)
-    send(seen, 6)
-    seen.run(**keys)
-    assert seen.ids() == [0, 1, 2, 6]
-
-
-@pytest.mark.parametrize("records", [3, 8])
-def test_the_rows_of_an_input_that_was_made_anew_are_all_new(seen, caplog, records):
-    send(seen, *range(5))
-    seen.run()
-    seen.admin.delete("in")
-    seen.admin.create(StreamSpec("in", 1))
-    send(seen, *range(100, 100 + records))
-    seen.run(**{RESET: "true"})
-    send(seen, 200)
-    report = seen.run()
-    assert seen.ids() == [*range(5), *range(100, 100 + records), 200]
-    assert report.metrics["guarantee"]["sink-offsets-missing"] == 0
-    assert "has no offset of" not in caplog.text
 
 
 def test_a_sink_without_an_offset_where_the_checkpoint_has_one_is_said_and_counted(plain, seen, caplog):

@@ -3,8 +3,6 @@
 import pytest
 from jobs.memory_job import OUT, MemoryJob
 
-from samzapy import SystemStream
-from samzapy.api.envelope import ID_HEADER
 from samzapy.errors import ConfigError
 from samzapy.operators.windows import (
     Count,
@@ -13,7 +11,6 @@ from samzapy.operators.windows import (
     WindowedBatchTask,
     WindowedTask,
 )
-from samzapy.testing import TaskTestDriver
 
 
 class HourlyTask(WindowedTask):
@@ -42,22 +39,6 @@ class HourlyBatchTask(WindowedBatchTask):
             raise ValueError("told to")
 
 
-LATE = SystemStream("mem", "late")
-
-
-class LateTask(HourlyTask):
-    """Sends late messages on."""
-
-    def aggregation(self, context):
-        return WindowedAggregation(Tumbling(10), Count(), OUT, late=LATE)
-
-
-class LateBatchTask(HourlyBatchTask):
-    """The same, by batches."""
-
-    aggregation = LateTask.aggregation
-
-
 class PatientTask(HourlyTask):
     """Leaves its windows open at the end."""
 
@@ -70,16 +51,6 @@ WINDOWS = {
     "stores.windows.key.serde": "string",
     "stores.windows.msg.serde": "long",
     "stores.windows.changelog": "mem.windows-changelog",
-}
-
-DRIVEN = {
-    "job.name": "hourly",
-    "job.default.system": "mem",
-    "task.inputs": "mem.in",
-    "systems.mem.samza.factory": "memory",
-    "systems.mem.default.stream.samza.key.serde": "string",
-    "systems.mem.default.stream.samza.msg.serde": "json",
-    "systems.mem.default.stream.samza.offset.default": "oldest",
 }
 
 
@@ -111,23 +82,6 @@ def test_windows_that_may_stay_open_go_on_in_the_next_run(tmp_path):
     job.send((0, "a", {"at": 19}), (0, "a", {"at": 20}))
     job.run()
     assert results(job) == [("a", 0, 1), ("a", 10, 2)]
-
-
-@pytest.mark.parametrize("task", [LateTask, LateBatchTask])
-def test_a_late_message_keeps_its_headers_without_the_id_that_another_job_gave_it(task):
-    with TaskTestDriver(task, DRIVEN, WINDOWS) as driver:
-        driver.send("in", {"at": 50}, key="a")
-        for headers in (
-            [(ID_HEADER, b"other/0/7/0"), ("trace", b"1"), ("trace", None)],
-            [(ID_HEADER, b"other/0/8/0")],
-            None,
-        ):
-            driver.send("in", {"at": 1}, key="a", headers=headers)
-        assert [each.headers and list(each.headers) for each in driver.outputs("late")] == [
-            [("trace", b"1"), ("trace", None)],
-            None,
-            None,
-        ]
 
 
 @pytest.mark.parametrize("value", [None, "0", "-1"])
