@@ -18,7 +18,6 @@ of the inputs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NoReturn
@@ -28,9 +27,8 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import Counter
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.clock import Clock
 from samzapy.config.job import JobClockConfig
-from samzapy.config.reading.keys import Reader
+from samzapy.config.reading.keys import Reader, in_ms
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.serdes import parse_serdes, serde_identity
 from samzapy.errors import ConfigError, ConfigProblem
@@ -39,12 +37,10 @@ from samzapy.watermarks import IdleRule, TimeBound, Watermarks
 #: Milliseconds, or a number with a unit: `250ms`, `10s`, `5m`, `1h`, `1d`.
 Duration = int | str
 
-_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TEXT = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 #: Event times above this are taken for micro- or nanoseconds.
 LATEST_MS = 9 * 10**13
 #: A hundred years. With the latest event time it stays below 10^14, see `windows.state`.
-LONGEST_MS = 36_525 * _UNITS["d"]
+LONGEST_MS = 36_525 * 86_400_000
 #: For messages without a proper key.
 KEY_REMEDY = "; task.error.process.policy may skip the message or make it a dead letter"
 
@@ -61,57 +57,54 @@ _SINGLE = frozenset({"string", "integer", "long", "double", "bytes", "uuid"})
 def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
     """The duration in milliseconds. Raises ValueError, naming `what`, for anything but a duration of at least
     `least`."""
-    given: object = duration
+    value: object = duration
     if isinstance(duration, str):
-        match = _TEXT.fullmatch(duration.strip())
-        given = int(match[1]) * _UNITS[match[2]] if match else None
-    if type(given) is not int or not least <= given <= LONGEST_MS:
+        text = in_ms(".ms", duration.strip())
+        value = int(text) if text.isdecimal() else None
+    if type(value) is not int or not least <= value <= LONGEST_MS:
         raise ValueError(
             f"{what}: milliseconds from {least} to {LONGEST_MS}, or a number with ms, s, m, h or d, got {duration!r}"
         )
-    return given
+    return value
 
 
-def time_bound(context: Context, clock: Clock, count: Counter) -> TimeBound:
-    """The bound of the job for times that advance event time; `count` counts the messages beyond."""
-    return TimeBound(Reader(context.job.config).value(JobClockConfig, "max_ahead_ms"), clock.wall_ms, count.inc)
+def check_store(context: Context, name: str, users: str, *, lists: bool) -> None:
+    """Check the store of the windows or the join `users`.
 
-
-def must_keep_entries(context: Context, store: str) -> None:
-    """Raise ConfigError for a store with entries that expire by processing time. Windows and joins need each entry
-    until event time has passed it; without the newest event times, closed windows would open again."""
-    ttl_ms = Reader(context.job.config).value(StoreConfig, "ttl_ms", store=store)
+    Raises ConfigError for one with entries that expire by processing time: each entry is needed until event time has
+    passed it, and without the newest event times closed windows would open again. If the operator keeps `lists`, also
+    for a serde of single values, which would refuse the first list at the commit.
+    """
+    reader, problems = Reader(context.job.config), list[ConfigProblem]()
+    ttl_ms = reader.value(StoreConfig, "ttl_ms", store=name)
     if ttl_ms is not None and ttl_ms > 0:
         deleted = "which delete entries by event time (grace, gap, tolerance)"
         allowed = f"must not be set for a store of windows or joins, {deleted}"
-        raise ConfigError([ConfigProblem(f"stores.{store}.rocksdb.ttl.ms", str(ttl_ms), allowed)])
-
-
-def must_take_lists(context: Context, store: str, users: str) -> None:
-    """Raise ConfigError for a store with a serde of single values. It would refuse the first list at the commit."""
-    reader = Reader(context.job.config)
-    name = reader.value(StoreConfig, "msg_serde", store=store)
-    if name and serde_identity(name, parse_serdes(reader)) in _SINGLE:
+        problems.append(ConfigProblem(f"stores.{name}.rocksdb.ttl.ms", str(ttl_ms), allowed))
+    serde = reader.value(StoreConfig, "msg_serde", store=name)
+    if lists and serde and serde_identity(serde, parse_serdes(reader)) in _SINGLE:
         allowed = f"must be json or msgpack: {users} keep lists in their store"
-        raise ConfigError([ConfigProblem(f"stores.{store}.msg.serde", name, allowed)])
+        problems.append(ConfigProblem(f"stores.{name}.msg.serde", serde, allowed))
+    if problems:
+        raise ConfigError(problems)
 
 
 class _Source:
-    """A partition: the key of its mark, and whether it has brought a message since the last look."""
+    """A partition: the key of its mark, and whether it has brought a message since event time last advanced."""
 
-    __slots__ = ("entry", "heard", "ssp")
+    __slots__ = ("active", "entry", "ssp")
 
     def __init__(self, ssp: SystemStreamPartition) -> None:
         self.ssp = ssp
         self.entry = f"m|{ssp}"
-        self.heard = False
+        self.active = False
 
 
 class EventTime:
     """The marks of a task's partitions, and the event time that follows from them.
 
-    1. `over` is the event time at the last look. A window is over when `over` has reached its end plus the grace.
-       `over` never goes back, not even in a restart with the same grace.
+    1. `over` is the event time as of the last `advance`. A window is over when `over` has reached its end plus the
+       grace. `over` never goes back, not even in a restart with the same grace.
     2. If the grace differs from the last run's, `over` starts ahead or back by the difference. So the windows that were
        over stay over, and no other window is over.
     3. A store of an earlier version has no grace. It gets the present one, and `over` stays.
@@ -119,49 +112,46 @@ class EventTime:
 
     def __init__(
         self,
+        context: Context,
         store: KeyValueStore[str, Any],
         ssps: Iterable[SystemStreamPartition],
-        now: float,
-        idle_s: float | None,
-        grace_ms: int,
         users: str,
-        remedy: str = "",
         *,
-        bound: TimeBound | None = None,
+        idle: Duration | None,
+        grace_ms: int,
+        ahead: Counter,
+        remedy: str = "",
     ) -> None:
-        """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others
-        back; None: they always wait for it. `grace_ms`: the time by which event time passes an end before the users
-        close it. `bound`: of the times that advance event time, by default none. `users` (the objects that need event
-        times, in the plural) and `remedy` go into the error for a message without a proper event time."""
+        """`users`: the objects that need event times, in the plural, for errors, with a `remedy`. A partition that is
+        silent for `idle` does not hold the others back; None: they always wait for it. `grace_ms`: the time by which
+        event time passes an end before the users close it. `ahead` counts the messages that are too far ahead of the
+        wall clock. Raises ValueError for an invalid duration."""
+        clock = context.container.clock
+        max_ahead_ms = Reader(context.job.config).value(JobClockConfig, "max_ahead_ms")
         self._store = store
         self._get, self._put = store.get, store.put
         self._users, self._remedy = users, remedy
-        self._bound = bound or TimeBound()
+        self._bound = TimeBound(max_ahead_ms, clock.wall_ms, ahead.inc)
         self._sources = {ssp: _Source(ssp) for ssp in sorted(ssps)}
-        self._rule = IdleRule(self._sources, now, idle_s or 0.0)
+        idle_s = 0.0 if idle is None else milliseconds(idle, "idle", 1) / 1000
+        self._rule = IdleRule(self._sources, clock.monotonic(), idle_s)
         self._last = next(iter(self._sources.values()))
         self._marks = self._kept()
-        self._take_grace(grace_ms)
-        self.over = 0
-        self.recall()
-
-    def _take_grace(self, grace_ms: int) -> None:
-        """Store a changed grace, and move event time by the difference."""
         before: int | None = self._get(_GRACE)
-        if before == grace_ms:
-            return
-        changes = {_GRACE: grace_ms}
-        over: int | None = self._get(_CLOCK)
-        if over and before is not None:
-            changes[_CLOCK] = max(0, over + grace_ms - before)
-        self._store.put_all(changes)
+        if before != grace_ms:
+            over: int | None = self._get(_CLOCK)
+            if over and before is not None:
+                self._put(_CLOCK, max(0, over + grace_ms - before))
+            self._put(_GRACE, grace_ms)
+        self.over = 0
+        self.reload()
 
-    def recall(self) -> None:
-        """Take `over` from the store: the message of the last look may have failed, and its change was undone."""
+    def reload(self) -> None:
+        """Read `over` from the store: the message that advanced it may have failed, and its change was undone."""
         self.over = self._get(_CLOCK) or 0
 
-    def hear(self, envelope: IncomingMessageEnvelope, time: int) -> int:
-        """Take the event time of a message; returns its horizon: windows that were over then are closed to it. The
+    def receive(self, envelope: IncomingMessageEnvelope, time: int) -> int:
+        """Accept the event time of a message; returns its horizon: windows that were over then are closed to it. The
         horizon of one that is too far ahead is `AHEAD_MS`, so it is late for all of them.
 
         Raises ValueError for an invalid time, and for an unknown partition.
@@ -170,9 +160,9 @@ class EventTime:
         if ssp is not source.ssp:
             source = self._last = self._sources.get(ssp) or self._unknown(envelope)
             source.ssp = ssp
-        source.heard = True
+        source.active = True
         if type(time) is not int or not 0 <= time <= LATEST_MS:
-            self.refuse(envelope, time)
+            self._refuse(envelope, time)
         mark: int | None = self._get(source.entry)
         if mark is None or time > mark:
             if time > self._bound.latest and not self._bound.takes(time):
@@ -183,16 +173,16 @@ class EventTime:
         over = self.over
         return mark if mark > over else over  # noqa: FURB136  # half the time of max
 
-    def hear_all(self, batch: Sequence[IncomingMessageEnvelope], times: Sequence[int]) -> list[int]:
-        """Like `hear` of each message of a batch of one partition, in order; returns the horizon of each.
+    def receive_all(self, batch: Sequence[IncomingMessageEnvelope], times: Sequence[int]) -> list[int]:
+        """Like `receive` of each message of a batch of one partition, in order; returns the horizon of each.
 
-        Raises ValueError for an invalid time, before it takes any.
+        Raises ValueError for an invalid time, before it accepts any.
         """
         source = self._sources.get(batch[0].ssp) or self._unknown(batch[0])
         self.check_all(batch, times)
         if (newest_time := max(times)) > self._bound.latest and not self._bound.takes(newest_time):
-            return [self.hear(envelope, time) for envelope, time in zip(batch, times, strict=True)]
-        source.heard = True
+            return [self.receive(envelope, time) for envelope, time in zip(batch, times, strict=True)]
+        source.active = True
         mark: int = self._get(source.entry) or 0
         newest = list(accumulate(times, max, initial=mark))
         if newest[-1] > mark or not mark:
@@ -206,19 +196,19 @@ class EventTime:
         if not set(map(type, times)) <= _WHOLE or min(times) < 0 or max(times) > LATEST_MS:
             for envelope, time in zip(batch, times, strict=True):
                 if type(time) is not int or not 0 <= time <= LATEST_MS:
-                    self.refuse(envelope, time)
+                    self._refuse(envelope, time)
 
-    def look(self, now: float) -> bool:
+    def advance(self, now: float) -> bool:
         """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved."""
-        self.recall()
+        self.reload()
         # Read again, since an undo may have restored a mark, and all at once: a partition that is no longer idle must
         # count before any other moves.
         self._marks = self._kept()
         marks = self._marks.marks
         for source in self._sources.values():
             # A partition without a mark has brought one message at most, and that was undone.
-            if source.heard and source.ssp in marks:
-                source.heard = False
+            if source.active and source.ssp in marks:
+                source.active = False
                 self._rule.heard(source.ssp, now)
         self._rule.look(now)
         for ssp in self._rule.idle:
@@ -252,11 +242,10 @@ class EventTime:
 
     @property
     def holding(self) -> SystemStreamPartition | None:
-        """The partition that held event time back at the last look; None if all were idle."""
+        """The partition that held event time back at the last `advance`; None if all were idle."""
         return self._marks.holding
 
-    def refuse(self, envelope: IncomingMessageEnvelope, time: object) -> None:
-        """Raise the ValueError for an improper event time."""
+    def _refuse(self, envelope: IncomingMessageEnvelope, time: object) -> NoReturn:
         raise ValueError(
             f"{envelope.position}: event time {time!r}: {self._users} need milliseconds since 1970, 0 to {LATEST_MS}"
             f"{self._remedy}"

@@ -80,9 +80,11 @@ class WindowsRig:
         offsets = dict.fromkeys(self.ssps, 0)
         stores = {"windows": self.opened.store}
         task = ContainerTaskContext("Partition 0", stores, offsets, self.metrics, 1)
-        context = Context(JobContext("windows", "1", self.config), ContainerContext("0", self.metrics), task)
+        context = Context(
+            JobContext("windows", "1", self.config), ContainerContext("0", self.metrics, self.clock), task
+        )
         aggregation = replace(self._aggregation, output=lambda result, collector: collector.send(result))
-        self.windows = EventTimeWindows(context, "windows", aggregation, self.clock)
+        self.windows = EventTimeWindows(context, "windows", aggregation)
 
     def add(self, key, time, value=1, partition=0, stream="in"):
         envelope = IncomingMessageEnvelope(ssp(partition, stream), 7, key, value, None, time)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
-from samzapy.clock import Clock
 from samzapy.operators.columns import columns, offsets_of, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.expiry import Due
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
-from samzapy.operators.joins.values import SAMPLE, Joined, TypedValues, joined_of, key_of, side_of, sides, typed_values
+from samzapy.operators.joins.values import Joined, check_keys, joined_of, key_of, side_of, sides, typed_values
 
 #: The kinds of entries in the index, in the processing order at equal times.
 _RIGHT, _LEFT, _FORGET = "0", "1", "2"
 #: The first letters of the keys of the newest right messages.
 _NEWEST = "key/"
-
-_TEXT = frozenset({str})
 
 
 class AsOfJoin:
@@ -48,35 +43,22 @@ class AsOfJoin:
         tolerance: Duration | None = None,
         rules: TimeRules = IN_ORDER,
         limit: int = 10_000,
-        clock: Clock | None = None,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
         nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries that one call
-        takes at most. `clock` serves the idle rule; None: the container's. Raises EnvironmentFailure for inputs that do
-        not meet, ConfigError for a class that does not read the messages that wait."""
+        takes at most. Raises EnvironmentFailure for inputs that do not meet."""
         self._tolerance_ms = None if tolerance is None else milliseconds(tolerance, "tolerance of AsOfJoin")
         kinds = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
         self._left, self._right = (typed_values(context, store, streams)[stream] for stream in streams)
         typed = {_LEFT: self._left, _RIGHT: self._right}
         #: The beginning and the end of the names of a partition's messages, and how the messages are kept.
         self._names = {ssp: (kind, f"/{ssp}", typed[kind]) for ssp, kind in kinds.items()}
-        self._pending = PendingMessages(context, store, kinds, rules, limit, clock)
+        self._pending = PendingMessages(context, store, kinds, rules, limit)
         self._store = self._pending.store
         self._get, self._put = self._store.get, self._store.put
-        if self._left or self._right:
-            self._try_classes(typed)
-
-    def _try_classes(self, typed: Mapping[str, TypedValues | None]) -> None:
-        for due in self._pending.first(SAMPLE):
-            if (of_side := typed.get(due.name[0])) is not None:
-                of_side.check(*due.value)
-        if self._right is not None:
-            with self._store.prefix(_NEWEST) as entries:
-                for place, newest in islice(entries, SAMPLE):
-                    self._right.check(place.removeprefix(_NEWEST), *newest[1:])
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
-        """Take one message; returns nothing, or left messages that are complete."""
+        """Accept one message; returns nothing, or left messages that are complete."""
         ssp, offset, key, message, _, time_ms, _, _ = envelope
         if type(key) is not str:
             key_of(envelope)
@@ -90,35 +72,27 @@ class AsOfJoin:
 
     def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
         """Like `add` of each message of a MessageBatch, or of any sequence of messages, in order."""
-        found: list[Joined] = []
+        joined: list[Joined] = []
         for run, _ in runs_of_partitions(batch):
             keys, messages, times = columns(run, 0, len(run), (None, None, None))
-            if not set(map(type, keys)) <= _TEXT:
-                for each in run:
-                    key_of(each)
+            check_keys(run, keys)
             places = self._pending.on_time_all(run, times)
-            if places:
-                kind, partition, typed = self._names[run[0].ssp]
-                rows: Iterable[tuple[int, int, str, Any]] = zip(times, offsets_of(run), keys, messages, strict=True)
-                if len(places) < len(run):
-                    every = list(rows)
-                    rows = [every[place] for place in places]
-                entries: list[list[Any]]
-                if typed is None:
-                    entries = [
-                        [time_ms, f"{kind}{offset:019d}{partition}", [key, message]]
-                        for time_ms, offset, key, message in rows
-                    ]
-                else:
-                    kept = typed.kept
-                    entries = [
-                        [time_ms, f"{kind}{offset:019d}{partition}", [key, *kept(message)]]
-                        for time_ms, offset, key, message in rows
-                    ]
-                self._pending.add_all(run[0], entries)
-                if self._pending.is_full(len(places)):
-                    found += self.advance()
-        return found
+            if not places:
+                continue
+            kind, partition, typed = self._names[run[0].ssp]
+            offsets = offsets_of(run)
+            entries = [
+                [
+                    times[n],
+                    f"{kind}{offsets[n]:019d}{partition}",
+                    [keys[n], messages[n]] if typed is None else [keys[n], *typed.kept(messages[n])],
+                ]
+                for n in places
+            ]
+            self._pending.add_all(run[0], entries)
+            if self._pending.is_full(len(places)):
+                joined += self.advance()
+        return joined
 
     def advance(self) -> list[Joined]:
         """The left messages that are complete, in the order of event time; at most `limit` entries."""
@@ -132,17 +106,17 @@ class AsOfJoin:
         while due := self._pending.take_any(since_ms):
             since_ms = due[-1].time_ms
             ahead += due
-            last = max((place for place, each in enumerate(ahead) if each.name[0] == _LEFT), default=-1)
+            last = max((place for place, entry in enumerate(ahead) if entry.name[0] == _LEFT), default=-1)
             if last >= 0:
                 self._pending.end(ahead[last].time_ms)
                 yield from self._in_order(ahead[: last + 1], ahead[last].time_ms)
                 del ahead[: last + 1]
-        for each in ahead:
-            self._pending.keep(*each)
+        for entry in ahead:
+            self._pending.keep(*entry)
 
     def _in_order(self, due: Iterable[Due], passed: int) -> list[Joined]:
         get, put, tolerance_ms, left, right = self._get, self._put, self._tolerance_ms, self._left, self._right
-        found = []
+        joined = []
         for time_ms, name, kept in due:
             kind = name[0]
             if kind == _FORGET:
@@ -154,10 +128,10 @@ class AsOfJoin:
             if kind == _LEFT:
                 message = side_of((time_ms, kept[1] if left is None else left.message(*kept)))
                 if newest is None or (tolerance_ms is not None and time_ms - newest[0] > tolerance_ms):
-                    found.append(joined_of((key, message, None)))
+                    joined.append(joined_of((key, message, None)))
                 else:
                     other = newest[1] if right is None else right.message(key, *newest[1:])
-                    found.append(joined_of((key, message, side_of((newest[0], other)))))
+                    joined.append(joined_of((key, message, side_of((newest[0], other)))))
             elif kept[1] is None:
                 self._store.delete(place)
             else:
@@ -165,15 +139,15 @@ class AsOfJoin:
                 if newest is None and tolerance_ms is not None:
                     self._pending.keep(max(time_ms + tolerance_ms, passed), f"{_FORGET}{key}")
                 put(place, [time_ms, *kept[1:]])
-        return found
+        return joined
 
     def _forget(self, key: str, time_ms: int, passed: int) -> None:
-        """Drop the newest message of a key if no left message after `time_ms` can meet it; else look again later."""
+        """Drop the newest message of a key if no left message after `time_ms` can meet it; else check again later."""
         newest = self._get(f"{_NEWEST}{key}")
         if newest is None or self._tolerance_ms is None:
             return
         if (until_ms := newest[0] + self._tolerance_ms) <= time_ms:
             self._store.delete(f"{_NEWEST}{key}")
         else:
-            # Not before the start of the next look.
+            # Not before the start of the next `take`.
             self._pending.keep(max(until_ms, passed), f"{_FORGET}{key}")

@@ -5,30 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.clock import Clock
 from samzapy.operators.columns import Messages
-from samzapy.operators.event_time import (
-    Duration,
-    EventTime,
-    milliseconds,
-    must_keep_entries,
-    must_take_lists,
-    time_bound,
-)
-from samzapy.operators.expiry import END_OF_TIME_MS, Due, ExpiryIndex
+from samzapy.operators.event_time import Duration, EventTime, check_store, milliseconds
+from samzapy.operators.expiry import Due, ExpiryIndex
 
 _PASSED = "passed"
 
 #: The first letter of the names of runs; names of entries begin with a digit.
 _RUN = "r"
 _LONGEST = 64
-_NO_RUN = (END_OF_TIME_MS, "")
+_NO_RUN = (inf, "")
 
 # Without the Python frame of the constructor.
 _due: Callable[[tuple[int, str, Any]], Due] = partial(tuple.__new__, Due)
@@ -55,18 +48,12 @@ class TimeRules:
 
     def __post_init__(self) -> None:
         milliseconds(self.lateness, "lateness")
-        if self.idle is not None:
-            milliseconds(self.idle, "idle", 1)
+        milliseconds(1 if self.idle is None else self.idle, "idle", 1)
 
     @property
     def lateness_ms(self) -> int:
         """`lateness` in milliseconds."""
         return milliseconds(self.lateness, "lateness")
-
-    @property
-    def idle_s(self) -> float | None:
-        """`idle` in seconds."""
-        return None if self.idle is None else milliseconds(self.idle, "idle", 1) / 1000
 
 
 #: Each partition is in the order of event time, and no partition is ever idle.
@@ -88,13 +75,7 @@ class PendingMessages:
     """
 
     def __init__(
-        self,
-        context: Context,
-        store: str,
-        partitions: Iterable[SystemStreamPartition],
-        rules: TimeRules,
-        limit: int,
-        clock: Clock | None,
+        self, context: Context, store: str, partitions: Iterable[SystemStreamPartition], rules: TimeRules, limit: int
     ) -> None:
         """`partitions`: the partitions of the joined inputs. `limit`: the approximate number of entries of one `take`.
 
@@ -103,35 +84,41 @@ class PendingMessages:
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
+        counter = context.task.metrics.counter
+        check_store(context, store, "joins", lists=True)
         self.store: KeyValueStore[str, Any] = context.get_store(store)
-        must_keep_entries(context, store)
-        must_take_lists(context, store, "joins")
-        self._clock = clock or context.container.clock
+        self._clock = context.container.clock
         self._index = ExpiryIndex(self.store)
         self._lateness_ms = rules.lateness_ms
-        now, lateness_ms = self._clock.monotonic(), rules.lateness_ms
-        bound = time_bound(context, self._clock, context.task.metrics.counter("join", "ahead"))
-        self._time = EventTime(self.store, partitions, now, rules.idle_s, lateness_ms, "joins", bound=bound)
+        self._time = EventTime(
+            context,
+            self.store,
+            partitions,
+            "joins",
+            idle=rules.idle,
+            grace_ms=rules.lateness_ms,
+            ahead=counter("join", "ahead"),
+        )
         #: Lets an entry (time, name, value) wait without counting it: no new message has brought it.
         self.keep = self._index.add
-        self._get, self._put, self._hear = self.store.get, self.store.put, self._time.hear
+        self._get, self._put, self._receive = self.store.get, self.store.put, self._time.receive
         self._limit = limit
         self._longest = max(1, min(_LONGEST, limit // 16))
         #: The time and the key of the run that grows, by partition.
-        self._runs: dict[SystemStreamPartition, tuple[int, str]] = {}
+        self._runs: dict[SystemStreamPartition, tuple[float, str]] = {}
         self._added = 0
-        self._late = context.task.metrics.counter("join", "late")
+        self._late = counter("join", "late")
 
     def on_time(self, envelope: IncomingMessageEnvelope) -> bool:
-        """Take the event time of a message; returns False for one that is late, or too far ahead, which is counted.
+        """Accept the event time of a message; returns False for one that is late, or too far ahead, which is counted.
 
         Raises ValueError for a message without a proper event time.
         """
         if not self._added:
             # The last `take` may have been part of a message that failed and was taken back.
-            self._time.recall()
+            self._time.reload()
         time_ms = envelope.event_time
-        if time_ms < self._hear(envelope, time_ms) - self._lateness_ms:
+        if time_ms < self._receive(envelope, time_ms) - self._lateness_ms:
             self._late.count += 1
             return False
         return True
@@ -139,9 +126,9 @@ class PendingMessages:
     def on_time_all(self, run: Messages, times: Sequence[int]) -> list[int]:
         """Like `on_time` of each message of one partition, in order; returns the indexes of the messages on time."""
         if not self._added:
-            self._time.recall()
+            self._time.reload()
         lateness_ms = self._lateness_ms
-        horizons = self._time.hear_all(run, times)
+        horizons = self._time.receive_all(run, times)
         places = [place for place, time_ms in enumerate(times) if time_ms >= horizons[place] - lateness_ms]
         self._late.count += len(times) - len(places)
         return places
@@ -173,18 +160,11 @@ class PendingMessages:
         self._added += messages
         return self._added >= self._limit
 
-    def first(self, count: int) -> list[Due]:
-        """Some waiting entries, which stay: those of the first `count` runs, and the first single ones."""
-        found: list[Due] = []
-        for due in self._index.first(count):
-            found += [Due(*entry) for entry in due.value] if due.name[0] == _RUN else [due]
-        return found
-
     def take(self) -> tuple[list[Due], int]:
         """Remove and return the due entries, the oldest first, all entries of one time together. Also returns the time
         before which nothing is left."""
         self._added = 0
-        self._time.look(self._clock.monotonic())
+        self._time.advance(self._clock.monotonic())
         passed: int = self._get(_PASSED) or 0
         before_ms = self._time.over - self._lateness_ms
         if before_ms <= passed:
@@ -195,7 +175,7 @@ class PendingMessages:
 
     def take_any(self, since_ms: int = 0) -> list[Due]:
         """Remove and return waiting entries, due or not, from `since_ms` on; empty if nothing is left."""
-        return self._take(since_ms, END_OF_TIME_MS)[0]
+        return self._take(since_ms, self._index.end_ms)[0]
 
     def end(self, time_ms: int) -> None:
         """End the time before `time_ms`, independent of event time: older messages are late from now on."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -12,16 +11,15 @@ from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
-from samzapy.clock import Clock
 from samzapy.errors import StoreError
 from samzapy.operators.columns import Messages, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
 from samzapy.operators.joins.values import (
-    SAMPLE,
     Joined,
     Side,
     TypedValues,
+    check_keys,
     joined_of,
     key_of,
     side_of,
@@ -34,8 +32,6 @@ Waiting = list[Any]
 #: The waiting messages of a key in one stretch of event time: the left ones, the right ones.
 Bucket = list[list[Waiting]]
 _EMPTY: Bucket = [[], []]
-#: The first letters of the keys of buckets.
-_WAITING = "key/"
 
 _LEFT, _RIGHT = 0, 1
 
@@ -44,8 +40,6 @@ _BUCKETS_A_MESSAGE = 4
 
 #: The entry of the store with the interval: [before, after], in milliseconds.
 _INTERVAL = "within"
-
-_TEXT = frozenset({str})
 
 _has_met = itemgetter(1)
 
@@ -60,18 +54,12 @@ class Within:
     after: Duration = 0
 
     def __post_init__(self) -> None:
-        milliseconds(self.before, "before of Within")
-        milliseconds(self.after, "after of Within")
+        self.bounds_ms  # noqa: B018  # raises ValueError
 
     @property
-    def before_ms(self) -> int:
-        """`before` in milliseconds."""
-        return milliseconds(self.before, "before of Within")
-
-    @property
-    def after_ms(self) -> int:
-        """`after` in milliseconds."""
-        return milliseconds(self.after, "after of Within")
+    def bounds_ms(self) -> tuple[int, int]:
+        """`before` and `after` in milliseconds."""
+        return milliseconds(self.before, "before of Within"), milliseconds(self.after, "after of Within")
 
 
 class StreamStreamJoin:
@@ -99,34 +87,22 @@ class StreamStreamJoin:
         within: Within,
         rules: TimeRules = IN_ORDER,
         limit: int = 10_000,
-        clock: Clock | None = None,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
-        nothing else. `limit`: entries that one call takes at most. `clock` serves the idle rule; None: the container's.
-        Raises EnvironmentFailure for inputs that do not meet, StoreError for a store in which messages wait for another
-        interval, ConfigError for a class that does not read the messages that wait."""
+        nothing else. `limit`: entries that one call takes at most. Raises EnvironmentFailure for inputs that do not
+        meet, StoreError for a store in which messages wait for another interval."""
         self._side = sides(context, streams)
         values = typed_values(context, store, streams)
         self._typed = values[streams[0]], values[streams[1]]
-        self._pending = PendingMessages(context, store, self._side, rules, limit, clock)
+        self._pending = PendingMessages(context, store, self._side, rules, limit)
         self._store = self._pending.store
         self._get, self._put = self._store.get, self._store.put
-        before_ms, after_ms = within.before_ms, within.after_ms
-        _take_interval(self._store, [before_ms, after_ms], f"{context.task.task_name}: store '{store}'")
+        before_ms, after_ms = within.bounds_ms
+        _remember_interval(self._store, [before_ms, after_ms], f"{context.task.task_name}: store '{store}'")
         #: The longest time for which a message of either side waits for the other.
         self._waits_ms = (after_ms, before_ms)
         #: Wide enough that all partners of a message lie in two buckets.
         self._width_ms = max(before_ms + after_ms, 1)
-        if any(self._typed):
-            self._try_classes()
-
-    def _try_classes(self) -> None:
-        with self._store.prefix(_WAITING) as entries:
-            for place, bucket in islice(entries, SAMPLE):
-                for typed, waiting in zip(self._typed, bucket, strict=True):
-                    if typed is not None:
-                        for each in waiting:
-                            typed.check(place.split("/", 2)[2], *each[2:])
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns its pairs, and perhaps some messages without a partner."""
@@ -150,9 +126,7 @@ class StreamStreamJoin:
     def _add_run(self, run: Messages) -> list[Joined]:
         """Like `add_all`, for messages of one partition."""
         keys, messages, times = columns(run, 0, len(run), (None, None, None))
-        if not set(map(type, keys)) <= _TEXT:
-            for each in run:
-                key_of(each)
+        check_keys(run, keys)
         places = self._pending.on_time_all(run, times)
         if not places:
             return []
@@ -271,7 +245,7 @@ class StreamStreamJoin:
         return lonely
 
 
-def _take_interval(store: KeyValueStore[str, Any], wanted: list[int], where: str) -> None:
+def _remember_interval(store: KeyValueStore[str, Any], wanted: list[int], where: str) -> None:
     """Write the interval into the store. A store of an earlier version has none, and gets the present one.
 
     Raises StoreError if messages wait for another interval: their places in the store depend on it.
@@ -280,7 +254,7 @@ def _take_interval(store: KeyValueStore[str, Any], wanted: list[int], where: str
     if known == wanted:
         return
     if known is not None:
-        with store.prefix(_WAITING) as waiting:
+        with store.prefix("key/") as waiting:
             if any(True for _ in waiting):
                 held, task = (f"{before} ms before to {after} ms after" for before, after in (known, wanted))
                 raise StoreError(

@@ -15,7 +15,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
 from samzapy.operators.columns import columns, keys_and_messages, runs_of_partitions
-from samzapy.operators.joins.values import Joined, Side, by_partition, key_of, sides, typed_values
+from samzapy.operators.joins.values import Joined, Side, key_of, sides, typed_values
 
 Row = dict[str, Any]
 
@@ -101,7 +101,8 @@ class TableTableJoin:
         if len(set(names)) < len(names) or len(names) < 2:
             raise ValueError(f"a join needs two tables or more, each with a name of its own, got {names}")
         self._part = {ssp: names[place] for ssp, place in sides(context, streams).items()}
-        self._typed = by_partition(typed_values(context, store, streams), self._part)
+        typed = typed_values(context, store, streams)
+        self._typed = {ssp: typed[ssp.system_stream] for ssp in self._part}
         self._rows: KeyValueStore[str, Row] = context.get_store(store)
 
     def update(self, envelope: IncomingMessageEnvelope) -> Row | None:

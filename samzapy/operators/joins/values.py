@@ -7,7 +7,6 @@ Equal keys meet in one task only if the joined inputs have the same partitions t
     other, from such a side   [..., value, False]      as after `envelope._replace(message=...)`
 
 So a job may give its inputs classes while messages wait: what is plain in the store is read as the class from then on.
-Each start tries the class on some of the messages that wait.
 """
 
 from __future__ import annotations
@@ -19,10 +18,13 @@ from typing import Any, NamedTuple
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError
+from samzapy.errors import EnvironmentFailure, SerdeError
+from samzapy.operators.columns import Messages
 from samzapy.operators.event_time import KEY_REMEDY
 from samzapy.serializers.typed import PlainForm, is_plain, json_form, shown
 from samzapy.storage.readback import ReadBack
+
+_TEXT = frozenset({str})
 
 
 class Side(NamedTuple):
@@ -55,15 +57,15 @@ def sides(context: Context, streams: Sequence[SystemStream]) -> dict[SystemStrea
     task = context.task
     if len(set(streams)) < len(streams):
         raise ValueError(f"{task.task_name}: a join needs different streams, got {' and '.join(map(str, streams))}")
-    found = {ssp: streams.index(ssp.system_stream) for ssp in sorted(task.ssps) if ssp.system_stream in streams}
+    places = {ssp: streams.index(ssp.system_stream) for ssp in sorted(task.ssps) if ssp.system_stream in streams}
     for place, stream in enumerate(streams):
-        if place not in found.values():
-            read = ", ".join(map(str, found)) or "none of the joined inputs"
+        if place not in places.values():
+            read = ", ".join(map(str, places)) or "none of the joined inputs"
             raise EnvironmentFailure(
                 f"{task.task_name}: joins {' with '.join(map(str, streams))}, and reads no partition of {stream} "
                 f"(it reads {read}): joined inputs must be in task.inputs with the same number of partitions each"
             )
-    return found
+    return places
 
 
 def key_of(envelope: IncomingMessageEnvelope) -> str:
@@ -74,8 +76,11 @@ def key_of(envelope: IncomingMessageEnvelope) -> str:
     return key
 
 
-#: The entries of a store that are tried at a start.
-SAMPLE = 64
+def check_keys(run: Messages, keys: Sequence[Any]) -> None:
+    """Raise the ValueError for the first of the messages whose key is not a string."""
+    if not set(map(type, keys)) <= _TEXT:
+        for envelope in run:
+            key_of(envelope)
 
 
 class TypedValues:
@@ -122,28 +127,13 @@ class TypedValues:
         except ValueError as cause:
             raise SerdeError(
                 f"store '{self._store}': the message of {self._stream} that waits at key {key!r:.100} is not a "
-                f"{shown(self._kind)}: {self._form.reason(cause)}"
+                f"{shown(self._kind)}: {self._form.reason(cause)}; give new fields defaults and old ones their types, "
+                "or the join a new store with a changelog of its own"
             ) from cause
 
     def sides(self, key: str, entries: Sequence[Sequence[Any]]) -> list[Side]:
         """The messages of entries [event time, ..., what `kept` has added]."""
-        from_plain = self._form.from_plain
-        try:
-            return [side_of((time_ms, from_plain(value))) for time_ms, _, value in entries]
-        except ValueError:
-            # One of them is not an object, or does not fit.
-            return [side_of((entry[0], self.message(key, *entry[2:]))) for entry in entries]
-
-    def check(self, key: str, value: Any, is_object: bool = True) -> None:
-        """Raise ConfigError for the end of an entry that `message` would refuse."""
-        try:
-            self.message(key, value, is_object)
-        except SerdeError as cause:
-            remedy = (
-                "give new fields defaults and old ones their types, or the join a new store with a changelog of its own"
-            )
-            problem = ConfigProblem(f"message type of {self._stream}", shown(self._kind), f"{cause}; {remedy}")
-            raise ConfigError([problem]) from cause
+        return [side_of((entry[0], self.message(key, *entry[2:]))) for entry in entries]
 
 
 def typed_values(
@@ -162,10 +152,3 @@ def _of_class(kind: Any, store: str, stream: SystemStream) -> TypedValues | None
     except SerdeError:
         return None
     return None if form.classes is None or is_plain(kind) else TypedValues(form, kind, store, stream)
-
-
-def by_partition(
-    values: Mapping[SystemStream, TypedValues | None], partitions: Mapping[SystemStreamPartition, Any]
-) -> dict[SystemStreamPartition, TypedValues | None]:
-    """The same for the partitions of the inputs."""
-    return {ssp: values[ssp.system_stream] for ssp in partitions}

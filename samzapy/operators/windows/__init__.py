@@ -4,18 +4,25 @@ aligned        tumbling and hopping windows
 sessions       session windows
 sliding        sliding windows
 state          the open windows in a store
-results        the results, and when they are sent
-windows        EventTimeWindows, WindowedTask and WindowedBatchTask: all of it together, for one task
+windows        EventTimeWindows, WindowedTask and WindowedBatchTask: all of it together, for one task; the results
 """
 
 from samzapy.operators.event_time import Duration
 from samzapy.operators.folds import Aggregation, Collect, Count, Fold, Max, Mean, Min, Sum, Top
 from samzapy.operators.windows.aligned import Hopping, Tumbling
-from samzapy.operators.windows.results import Early, OnChange, OnClose, WindowResult
 from samzapy.operators.windows.sessions import Sessions
 from samzapy.operators.windows.sliding import Sliding
 from samzapy.operators.windows.state import WindowDefinition
-from samzapy.operators.windows.windows import EventTimeWindows, WindowedAggregation, WindowedBatchTask, WindowedTask
+from samzapy.operators.windows.windows import (
+    Early,
+    EventTimeWindows,
+    OnChange,
+    OnClose,
+    WindowedAggregation,
+    WindowedBatchTask,
+    WindowedTask,
+    WindowResult,
+)
 
 __all__ = [
     "Aggregation",

@@ -8,19 +8,13 @@ session grows: it moves only when it comes due, not with each value.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from operator import itemgetter
 from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.folds import Aggregation, Fold
-from samzapy.operators.windows.state import (
-    Handle,
-    KeyedState,
-    Store,
-    Window,
-    WindowDefinition,
-    places_by_key,
-)
+from samzapy.operators.windows.state import Columns, Handle, KeyedState, Store, Window, WindowDefinition
 
 #: The first and the last time of a session, and its accumulated value.
 Session = list[Any]
@@ -66,39 +60,23 @@ class SessionState(KeyedState):
         self._put(entry, changed)
         return True
 
-    def add_all(
-        self, keys: Sequence[str], values: Sequence[Any], times: Sequence[int], horizons: Sequence[int]
-    ) -> list[int]:
-        by_key, added = places_by_key(keys), self._added
-        found = self.store.get_all(["k|" + key for key in by_key])
-        late: list[int] = []
-        changed: dict[str, list[Any]] = {}
-        for (key, places), (entry, before) in zip(by_key.items(), found.items(), strict=True):
-            held = before
-            for place in places:
-                after = added(key, held, values[place], times[place], horizons[place])
-                if after is held:
-                    late.append(place)
-                held = after
-            if held is not None and held is not before:
-                changed[entry] = held
-        self.store.put_all(changed)
-        return sorted(late)
+    def _folded(
+        self, key: str, held: list[Any] | None, places: Sequence[int], columns: Columns, late: list[int]
+    ) -> list[Any] | None:
+        _, values, times, horizons = columns
+        for place in places:
+            after = self._added(key, held, values[place], times[place], horizons[place])
+            if after is held:
+                late.append(place)
+            held = after
+        return held
 
     def _added(self, key: str, held: list[Any] | None, value: Any, time: int, horizon: int) -> list[Any] | None:
         """The entry of a key with one more value; `held` itself if the value is late."""
-        in_time = time + self.grace_ms >= horizon
-        if held is None:
-            return self._opened(key, value, time) if in_time else None
-        if in_time:
+        gap, in_time = self._gap, time + self.grace_ms >= horizon
+        if held is not None and in_time:
             first, last, accumulated = held[-1]
-            if time - last >= self._gap:
-                # One after all sessions.
-                self.opened += 1
-                if self.touched is not None:
-                    self.touched.add((key, time))
-                return [*held, [time, time, self._add(self._init(), value)]]
-            if first - time < self._gap and (len(held) == 2 or time - held[-2][1] >= self._gap):
+            if time - last < gap and first - time < gap and (len(held) == 2 or time - held[-2][1] >= gap):
                 # The usual value: one of the newest session, and of no other.
                 if time < first:
                     first = time
@@ -107,40 +85,22 @@ class SessionState(KeyedState):
                 if self.touched is not None:
                     self.touched.add((key, first))
                 return [*held[:-1], [first, last, self._add(accumulated, value)]]
-        return self._placed(key, value, time, None if in_time else horizon, held)
-
-    def _opened(self, key: str, value: Any, time: int) -> list[Any]:
-        """The entry of a key with one session, of one value."""
-        due = time + self._gap
-        self.opened += 1
-        self._due.add(due, key)
-        if self.touched is not None:
-            self.touched.add((key, time))
-        return [due, [time, time, self._add(self._init(), value)]]
-
-    def _placed(self, key: str, value: Any, time: int, horizon: int | None, held: list[Any]) -> list[Any]:
-        """The entry with a value in its session, or in a new one; with a `horizon`, only in a session that was not over
-        then, and `held` itself if there is none."""
-        gap = self._gap
-        sessions: list[Session] = held[1:]
+        sessions: list[Session] = [] if held is None else held[1:]
         near = [s for s in sessions if s[0] - time < gap and time - s[1] < gap]
-        if horizon is not None and not any(s[0] <= time and s[1] + gap + self.grace_ms > horizon for s in near):
+        # A late value may still fall into a session that is not over.
+        if not in_time and not any(s[0] <= time and s[1] + gap + self.grace_ms > horizon for s in near):
             return held
         if near:
-            accumulated = near[0][2]
-            for other in near[1:]:
-                accumulated = self.aggregation.merge(accumulated, other[2])
-            grown = [min(time, near[0][0]), max(time, near[-1][1]), self._add(accumulated, value)]
+            first, last = min(time, near[0][0]), max(time, near[-1][1])
+            accumulated = reduce(self.aggregation.merge, [s[2] for s in near])
         else:
             self.opened += 1
-            grown = [time, time, self._add(self._init(), value)]
+            first, last, accumulated = time, time, self._init()
+        grown = [first, last, self._add(accumulated, value)]
         sessions = sorted([*(s for s in sessions if s not in near), grown], key=itemgetter(0))
-        due = min(held[0], sessions[0][1] + gap)
-        if due < held[0]:
-            self._due.move(key, held[0], due)
         if self.touched is not None:
-            self.touched.add((key, grown[0]))
-        return [due, *sessions]
+            self.touched.add((key, first))
+        return [self._set_due(key, held, sessions[0][1] + gap), *sessions]
 
     def _closed(self, key: str, held: list[Any], bound: int) -> tuple[list[Window], list[Any] | None]:
         gap = self._gap

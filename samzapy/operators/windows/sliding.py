@@ -17,15 +17,7 @@ from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.folds import Aggregation
-from samzapy.operators.windows.state import (
-    ALL_MS,
-    Handle,
-    KeyedState,
-    Store,
-    Window,
-    WindowDefinition,
-    places_by_key,
-)
+from samzapy.operators.windows.state import ALL_MS, Columns, Handle, KeyedState, Store, Window, WindowDefinition
 
 _time_of = itemgetter(0)
 
@@ -62,8 +54,6 @@ class SlidingState(KeyedState):
         self._size = windows.size_ms
 
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
-        if time + self._size + self.grace_ms <= horizon:
-            return False
         entry = "k|" + key
         held = self._get(entry)
         if (
@@ -78,28 +68,27 @@ class SlidingState(KeyedState):
             self.opened += 1
             self._put(entry, [held[0], held[1], [*times, time], [*held[3], value], *held[4:]])
             return True
-        kept = _copied(held)
-        self._insert(key, kept, value, time, horizon)
-        self._put_under(key, None if held is None else held[0], kept)
+        changed = self._folded(key, held, (0,), ((key,), (value,), (time,), (horizon,)), [])
+        if changed is held:
+            return False
+        self._put(entry, changed)
         return True
 
-    def add_all(
-        self, keys: Sequence[str], values: Sequence[Any], times: Sequence[int], horizons: Sequence[int]
-    ) -> list[int]:
-        lives_ms = self._size + self.grace_ms
-        late = [place for place, time in enumerate(times) if time + lives_ms <= horizons[place]]
-        missed = set(late)
-        by_key = places_by_key(keys)
-        for key, places in by_key.items():
-            by_key[key] = [place for place in places if place not in missed] if missed else places
-        found = self.store.get_all(["k|" + key for key in by_key])
-        for (key, places), held in zip(by_key.items(), found.values(), strict=True):
-            if places:
-                kept = _copied(held)
-                for place in places:
-                    self._insert(key, kept, values[place], times[place], horizons[place])
-                self._put_under(key, None if held is None else held[0], kept)
-        return late
+    def _folded(
+        self, key: str, held: list[Any] | None, places: Sequence[int], columns: Columns, late: list[int]
+    ) -> list[Any] | None:
+        _, values, times, horizons = columns
+        kept = _copied(held)
+        lives_ms, before = self._size + self.grace_ms, len(late)
+        for place in places:
+            if times[place] + lives_ms <= horizons[place]:
+                late.append(place)
+            else:
+                self._insert(key, kept, values[place], times[place], horizons[place])
+        if len(late) - before == len(places):
+            return held
+        kept[0] = self._set_due(key, held, kept[0])
+        return kept
 
     def _insert(self, key: str, kept: list[Any], value: Any, time: int, horizon: int) -> None:
         """Put a value into an entry, which nothing else has."""
@@ -119,14 +108,6 @@ class SlidingState(KeyedState):
         if self.touched is not None:
             touched = times[bisect_left(times, since) : bisect_left(times, time + self._size)]
             self.touched.update((key, each) for each in touched)
-
-    def _put_under(self, key: str, before: int | None, kept: list[Any]) -> None:
-        """Put an entry that was due at `before`; None: there was none."""
-        if before is None:
-            self._due.add(kept[0], key)
-        elif kept[0] < before:
-            self._due.move(key, before, kept[0])
-        self.store.put("k|" + key, kept)
 
     def _closed(self, key: str, held: list[Any], bound: int) -> tuple[list[Window], list[Any] | None]:
         _, done, times, values, *rest = held

@@ -3,14 +3,14 @@
 A store of windows has string keys. Every time in a key is milliseconds since 1970 in 14 digits, so that keys are in the
 order of time:
 
-    d|<definition>        1       the definition of the windows; a task that wants others is refused
+    d|<definition>        1       the definition of the windows; a task that needs others is refused
     m|<partition>         time    the newest event time of a partition, `system.stream[3]`
     clock                 time    the event time so far: windows that were over then stay over
     grace                 ms      the grace of the last run, see `EventTime`
     w|<end>|<key>         fold    a tumbling or hopping window, if it is not kept in panes
     k|<key>               ...     the sessions, the panes, or the recent values of a key
-    x|<due>|<key>         0       the time to look at `k|<key>`; at most one a key
-    taken/w| taken/x|     count   of the times that something was taken out, see `FirstKeys`
+    x|<due>|<key>         0       when to look at `k|<key>`; at most one per key
+    taken/w| taken/x|     count   of the times that something was taken out, see `ExpiryIndex`
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from samzapy.api.kv import KeyValueStore
-from samzapy.operators.expiry import FirstKeys
-from samzapy.operators.folds import Aggregation
+from samzapy.operators.expiry import ExpiryIndex
+from samzapy.operators.folds import Aggregation, grouped
 
 Store = KeyValueStore[str, Any]
 #: The argument of `WindowState.read`; its parts have no other use.
 Handle = tuple[Any, ...]
+#: Columns of a batch of values: keys, values, times, horizons.
+Columns = tuple[Sequence[str], Sequence[Any], Sequence[int], Sequence[int]]
 
+#: The digits of a time in a key.
+DIGITS = 14
 #: Later than the end of any window: closing up to here closes all.
-ALL_MS = 10**14 - 2
+ALL_MS = 10**DIGITS - 2
 
 _end_and_key = itemgetter(2, 0)
 
@@ -60,6 +64,8 @@ class WindowState(ABC):
     #: Added to the definition that a store remembers: its entries are laid out in another way than that of other
     #: windows with the same lengths.
     layout = ""
+    #: Whether the values of the store are lists.
+    keeps_lists = False
 
     def __init__(self, store: Store, aggregation: Aggregation, grace_ms: int) -> None:
         self.store = store
@@ -74,9 +80,7 @@ class WindowState(ABC):
         more. Returns whether any window took the value."""
 
     @abstractmethod
-    def add_all(
-        self, keys: Sequence[str], values: Sequence[Any], times: Sequence[int], horizons: Sequence[int]
-    ) -> list[int]:
+    def add_all(self, columns: Columns) -> list[int]:
         """Like `add` of each in order, with one get and one put for each entry of the store. Returns the places of the
         values that no window took, in order."""
 
@@ -116,87 +120,50 @@ def known_definitions(store: Store) -> list[str]:
         return [entry[2:] for entry, _ in entries]
 
 
-def places_by_key(keys: Sequence[str]) -> dict[str, list[int]]:
-    """The places of each key, in order."""
-    found: dict[str, list[int]] = {}
-    for place, key in enumerate(keys):
-        if key in found:
-            found[key].append(place)
-        else:
-            found[key] = [place]
-    return found
-
-
-class TimeOrdered:
-    """The entries `<prefix>|<time>|<key>` of a store, taken out of it in the order of time (see `FirstKeys`).
-
-    It is not an `ExpiryIndex`, which has times of 16 digits.
-    """
-
-    def __init__(self, store: Store, prefix: str) -> None:
-        self._first = f"{prefix}|"
-        self._keys = FirstKeys(store, self._first)
-        #: To be called with the whole key of each new entry.
-        self.added = self._keys.add
-
-    def take(self, bound: int, limit: int) -> list[tuple[int, str, Any]]:
-        """Remove the first `limit` entries with a time <= `bound`; returns (time, key, value) of each."""
-        found = self._keys.take(self._first, f"{self._first}{bound + 1:014d}", limit)
-        return [(int(entry[2:16]), entry[17:], value) for entry, value in found]
-
-
-class DueIndex:
-    """The times to look at the entries `k|<key>`."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._entries = TimeOrdered(store, "x")
-
-    def add(self, due: int, key: str) -> None:
-        """Look at `key` when windows that end at `due` are closed."""
-        entry = f"x|{due:014d}|{key}"
-        self._store.put(entry, 0)
-        self._entries.added(entry)
-
-    def add_all(self, entries: Sequence[tuple[int, str]]) -> None:
-        """Like `add` of each (due, key)."""
-        names = [f"x|{due:014d}|{key}" for due, key in entries]
-        self._store.put_all(dict.fromkeys(names, 0))
-        for name in names:
-            self._entries.added(name)
-
-    def move(self, key: str, before: int, due: int) -> None:
-        """Look at `key` at `due` and no more at `before`."""
-        self._store.delete(f"x|{before:014d}|{key}")
-        self.add(due, key)
-
-    def take(self, bound: int, limit: int) -> list[str]:
-        """Remove and return the keys that are due at `bound`, at most `limit` of them."""
-        return [key for _, key, _ in self._entries.take(bound, limit)]
-
-
 class KeyedState(WindowState):
-    """Windows in one entry a key, `k|<key>`: a list that begins with `due`, the key's time in the index."""
+    """Windows in one entry per key, `k|<key>`: a list that begins with `due`, the key's time in the index. Entries are
+    never changed in place: the undo of a failed message restores the old one."""
+
+    keeps_lists = True
 
     def __init__(self, store: Store, aggregation: Aggregation, grace_ms: int) -> None:
         super().__init__(store, aggregation, grace_ms)
-        self._due = DueIndex(store)
+        self._due = ExpiryIndex(store, "x|", DIGITS)
         self._get, self._put = store.get, store.put
+
+    @abstractmethod
+    def _folded(
+        self, key: str, held: list[Any] | None, places: Sequence[int], columns: Columns, late: list[int]
+    ) -> list[Any] | None:
+        """The entry of a key with the values at some places of a batch, `held` itself if all were late; the index
+        follows. Adds the places of late values to `late`."""
 
     @abstractmethod
     def _closed(self, key: str, held: list[Any], bound: int) -> tuple[list[Window], list[Any] | None]:
         """The windows of an entry with end <= `bound`, and the entry without them; None if nothing is left."""
 
+    def add_all(self, columns: Columns) -> list[int]:
+        by_key = grouped(zip(columns[0], range(len(columns[0])), strict=True))
+        entries = self.store.get_all(["k|" + key for key in by_key])
+        late: list[int] = []
+        changed: dict[str, list[Any]] = {}
+        for (key, places), (entry, held) in zip(by_key.items(), entries.items(), strict=True):
+            after = self._folded(key, held, places, columns, late)
+            if after is not None and after is not held:
+                changed[entry] = after
+        self.store.put_all(changed)
+        return sorted(late)
+
     def close(self, bound: int, limit: int) -> Closed:
-        keys = self._due.take(bound, limit)
-        found = self.store.get_all([f"k|{key}" for key in keys])
+        keys = [key for _, key, _ in self._due.take(bound + 1, limit)]
+        entries = self.store.get_all([f"k|{key}" for key in keys])
         windows: list[Window] = []
         gone: list[str] = []
         kept: dict[str, list[Any]] = {}
         waiting: list[tuple[int, str]] = []
         for key in keys:
             entry = f"k|{key}"
-            held = found[entry]
+            held = entries[entry]
             closed, left = ([], None) if held is None else self._closed(key, held, bound)
             windows += closed
             if left is None:
@@ -206,6 +173,16 @@ class KeyedState(WindowState):
                 kept[entry] = left
         self.store.delete_all(gone)
         self.store.put_all(kept)
-        self._due.add_all(waiting)
+        self._due.add_all(waiting, 0)
         windows.sort(key=_end_and_key)
         return Closed(windows, len(keys) == limit)
+
+    def _set_due(self, key: str, held: list[Any] | None, due: int) -> int:
+        """Look at `key` at `due`, or when `held` is due if that is earlier; returns that time."""
+        if held is not None:
+            if held[0] <= due:
+                earlier: int = held[0]
+                return earlier
+            self._due.remove(held[0], key)
+        self._due.add(due, key, 0)
+        return due

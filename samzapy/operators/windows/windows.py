@@ -1,11 +1,11 @@
-"""Aggregates over windows of event time, by key, in a store of a task."""
+"""Aggregates over windows of event time, by key, in a store of a task, and sends the results."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from samzapy.api.batch import BatchTask
 from samzapy.api.collector import MessageCollector, TaskCoordinator
@@ -14,25 +14,14 @@ from samzapy.api.envelope import ID_HEADER, IncomingMessageEnvelope, OutgoingMes
 from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
-from samzapy.clock import Clock
 from samzapy.config.reading.keys import Reader
 from samzapy.config.task import TaskConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.operators.columns import Column, columns, runs_of_partitions
-from samzapy.operators.event_time import (
-    KEY_REMEDY,
-    Duration,
-    EventTime,
-    milliseconds,
-    must_keep_entries,
-    must_take_lists,
-    time_bound,
-)
+from samzapy.operators.event_time import KEY_REMEDY, Duration, EventTime, check_store, milliseconds
 from samzapy.operators.folds import Aggregation
-from samzapy.operators.windows.results import Early, Emission, Kind, OnChange, OnClose, Output, WindowResult, sender
 from samzapy.operators.windows.state import (
     ALL_MS,
-    KeyedState,
     Store,
     Window,
     WindowDefinition,
@@ -44,6 +33,79 @@ _TEXT = frozenset({str})
 
 #: The number of windows that are closed in one go at the end of a stream.
 _AT_THE_END = 10_000
+
+#: `final`: the window is closed, and no other result of it follows. `early`: its value at some moment. `update`: its
+#: value after each added value. Of a key's sessions, an early result or an update replaces the results that it
+#: overlaps.
+Kind = Literal["final", "early", "update"]
+
+
+class WindowResult(NamedTuple):
+    """One window of one key: `start` (inclusive) and `end` (exclusive) in milliseconds since 1970.
+
+    `time_ms` is the event time of the result: the window's last moment, or the newest event time if that is earlier.
+    So it is never after the inputs.
+    """
+
+    key: str
+    start: int
+    end: int
+    value: Any
+    kind: Kind
+    time_ms: int
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The default output: `key`, `start`, `end`, `value` and `kind`."""
+        return {"key": self.key, "start": self.start, "end": self.end, "value": self.value, "kind": self.kind}
+
+
+#: The destination of results: a stream, or a function that is called with each result.
+Output = SystemStream | Callable[[WindowResult, MessageCollector], object]
+
+
+def sender(output: Output) -> Callable[[WindowResult, MessageCollector], object]:
+    """The function that sends to an output. A stream gets each result's message, with its key, and `time_ms` as time
+    stamp."""
+    if not isinstance(output, SystemStream):
+        return output
+
+    def send(result: WindowResult, collector: MessageCollector) -> None:
+        collector.send(OutgoingMessageEnvelope(output, result.message, key=result.key, timestamp=result.time_ms))
+
+    return send
+
+
+@dataclass(frozen=True)
+class OnClose:
+    """Sends each window once, when it is closed: final. Every emission does at least this."""
+
+
+@dataclass(frozen=True)
+class OnChange:
+    """Sends a window after each value that it takes (`update`), and when it is closed."""
+
+
+@dataclass(frozen=True)
+class Early:
+    """Sends the windows that have changed, every `period` of processing time (`early`), and each when it is closed.
+
+    A restart forgets which windows have changed. The next early result of such a window comes with its next value.
+    Final results are not affected.
+    """
+
+    period: Duration
+
+    def __post_init__(self) -> None:
+        self.period_s  # noqa: B018  # raises ValueError for an invalid duration
+
+    @property
+    def period_s(self) -> float:
+        """`period` in seconds."""
+        return milliseconds(self.period, "period of Early", 1) / 1000
+
+
+Emission = OnClose | OnChange | Early
 
 
 @dataclass(frozen=True)
@@ -91,42 +153,42 @@ class EventTimeWindows:
     Not for several threads, and not for an AsyncStreamTask with more than one message in flight.
     """
 
-    def __init__(
-        self, context: Context, store: str, aggregation: WindowedAggregation, clock: Clock | None = None
-    ) -> None:
-        """`store`: the name of the store. `clock`: for idle and early times; None: the container's. Raises ValueError
-        for inputs that the task does not have and for a fold that does not fit the windows, StoreError for a store that
-        holds other windows, ConfigError for a store with `rocksdb.ttl.ms` or with a serde that does not take the
-        windows."""
-        self._clock = clock or context.container.clock
+    def __init__(self, context: Context, store: str, aggregation: WindowedAggregation) -> None:
+        """`store`: the name of the store. Raises ValueError for inputs that the task does not have and for a fold that
+        does not fit the windows, StoreError for a store that holds other windows, ConfigError for a store with
+        `rocksdb.ttl.ms` or with a serde that does not take the windows."""
+        windows, emit = aggregation.windows, aggregation.emit
+        counter = context.task.metrics.counter
+        self._clock = context.container.clock
         self._aggregation = aggregation
         self._output = sender(aggregation.output)
         held = context.get_store(store)
-        must_keep_entries(context, store)
-        windows, fold = aggregation.windows, aggregation.aggregation
-        now = self._clock.monotonic()
-        idle_s = None if aggregation.idle is None else milliseconds(aggregation.idle, "idle", 1) / 1000
         partitions = _partitions(context, aggregation)
-        self._state = windows.state(held, fold)
-        if isinstance(self._state, KeyedState):
-            must_take_lists(context, store, windows.name)
-        definition = definition_of(windows, fold) + self._state.layout
+        self._state = windows.state(held, aggregation.aggregation)
+        check_store(context, store, windows.name, lists=self._state.keeps_lists)
+        definition = definition_of(windows, aggregation.aggregation) + self._state.layout
         _remember(held, definition, f"{context.task.task_name}: store '{store}'")
-        remedy = "; give another one with time_ms"
-        counter, gauge = context.task.metrics.counter, context.task.metrics.gauge
-        bound = time_bound(context, self._clock, counter("windows", f"{store}.ahead"))
-        self._time = EventTime(held, partitions, now, idle_s, windows.grace_ms, "windows", remedy, bound=bound)
-        self._on_change = isinstance(aggregation.emit, OnChange)
-        self._early_s = aggregation.emit.period_s if isinstance(aggregation.emit, Early) else None
-        self._early_at = now + (self._early_s or 0.0)
-        if not isinstance(aggregation.emit, OnClose):
+        self._time = EventTime(
+            context,
+            held,
+            partitions,
+            "windows",
+            idle=aggregation.idle,
+            grace_ms=windows.grace_ms,
+            ahead=counter("windows", f"{store}.ahead"),
+            remedy="; give another one with time_ms",
+        )
+        self._on_change = isinstance(emit, OnChange)
+        self._early_s = emit.period_s if isinstance(emit, Early) else None
+        self._early_at = self._clock.monotonic() + (self._early_s or 0.0)
+        if not isinstance(emit, OnClose):
             self._state.touched = set()
-        self._hear, self._take = self._time.hear, self._state.add
+        self._receive, self._fold = self._time.receive, self._state.add
         # Windows that were over before a restart may still be open.
         self._more = True
         self._opened = 0
         self._late, self._closed = counter("windows", f"{store}.late"), counter("windows", f"{store}.closed")
-        self._over = gauge(context.task.task_name, f"{store}.event-time-ms")
+        self._over = context.task.metrics.gauge(context.task.task_name, f"{store}.event-time-ms")
 
     def add(
         self,
@@ -142,11 +204,11 @@ class EventTimeWindows:
         Raises ValueError for a message without a proper event time, and TypeError for a key that is not a string.
         """
         time = envelope.event_time if time_ms is None else time_ms
-        horizon = self._hear(envelope, time)
+        horizon = self._receive(envelope, time)
         if type(key) is not str:
             self._refuse_key(envelope, key)
-        if not self._take(key, value, time, horizon):
-            self._put_aside(envelope, time, collector)
+        if not self._fold(key, value, time, horizon):
+            self._send_late(envelope, time, collector)
             return False
         if self._on_change:
             self._send_touched("update", horizon, collector.from_input(envelope.offset))
@@ -174,34 +236,23 @@ class EventTimeWindows:
         for part, first in runs_of_partitions(batch):
             keys, values, times = columns(part, first, len(batch), (key, value, time))
             if not set(map(type, keys)) <= _TEXT:
-                wrong = next(place for place, each in enumerate(keys) if type(each) is not str)
+                wrong = next(place for place, found in enumerate(keys) if type(found) is not str)
                 self._refuse_key(part[wrong], keys[wrong])
             if self._on_change:
                 self._time.check_all(part, times)
-                for each, *row in zip(part, keys, values, times, strict=True):
-                    late += not self.add(each, row[0], row[1], collector, row[2])
-            else:
-                late += self._add_run(part, keys, values, times, collector)
+                for envelope, *row in zip(part, keys, values, times, strict=True):
+                    late += not self.add(envelope, row[0], row[1], collector, row[2])
+                continue
+            horizons = self._time.receive_all(part, times)
+            places = self._state.add_all((keys, values, times, horizons))
+            for place in places:
+                self._send_late(part[place], times[place], collector)
+            late += len(places)
         return late
 
-    def _add_run(
-        self,
-        batch: Sequence[IncomingMessageEnvelope],
-        keys: Sequence[Any],
-        values: Sequence[Any],
-        times: Sequence[Any],
-        collector: MessageCollector,
-    ) -> int:
-        """Like `add_all`, for messages of one partition."""
-        horizons = self._time.hear_all(batch, times)
-        late = self._state.add_all(keys, values, times, horizons)
-        for place in late:
-            self._put_aside(batch[place], times[place], collector)
-        return len(late)
-
     def observe(self, envelope: IncomingMessageEnvelope, time_ms: int | None = None) -> None:
-        """Take the event time of a message that belongs into no window. Raises as `add`."""
-        self._hear(envelope, envelope.event_time if time_ms is None else time_ms)
+        """Accept the event time of a message that belongs into no window. Raises as `add`."""
+        self._receive(envelope, envelope.event_time if time_ms is None else time_ms)
 
     @property
     def holding(self) -> SystemStreamPartition | None:
@@ -212,7 +263,7 @@ class EventTimeWindows:
     def advance(self, collector: MessageCollector) -> None:
         """Close the windows that are over, and send early results if they are due. Call it in the task's `window`."""
         now = self._clock.monotonic()
-        if self._time.look(now) or self._more:
+        if self._time.advance(now) or self._more:
             limit = max(self._aggregation.max_closes, 2 * (self._state.opened - self._opened))
             self._opened = self._state.opened
             self._close(self._time.over - self._state.grace_ms, limit, collector)
@@ -223,7 +274,7 @@ class EventTimeWindows:
 
     def finish(self, collector: MessageCollector) -> None:
         """Close every window. Call it when the inputs have ended; windows that end by then are over from now on."""
-        self._time.look(self._clock.monotonic())
+        self._time.advance(self._clock.monotonic())
         last = 0
         self._more = True
         while self._more:
@@ -264,14 +315,14 @@ class EventTimeWindows:
         got = f"got {type(key).__name__} {key!r:.100}"
         raise TypeError(f"{envelope.position}: keys of windows are strings, {got}{KEY_REMEDY}")
 
-    def _put_aside(self, envelope: IncomingMessageEnvelope, time: int, collector: MessageCollector) -> None:
+    def _send_late(self, envelope: IncomingMessageEnvelope, time: int, collector: MessageCollector) -> None:
         self._late.count += 1
         late = self._aggregation.late
         if late is not None:
             # An id belongs to the stream that the message came from.
-            headers = [each for each in envelope.headers or () if each[0] != ID_HEADER] or None
-            found = OutgoingMessageEnvelope(late, envelope.message, envelope.key, headers=headers, timestamp=time)
-            collector.from_input(envelope.offset).send(found)
+            headers = [header for header in envelope.headers or () if header[0] != ID_HEADER] or None
+            outgoing = OutgoingMessageEnvelope(late, envelope.message, envelope.key, headers=headers, timestamp=time)
+            collector.from_input(envelope.offset).send(outgoing)
 
 
 def _partitions(context: Context, aggregation: WindowedAggregation) -> list[SystemStreamPartition]:
@@ -307,13 +358,11 @@ class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
        `task.window.ms`, the period in which windows are closed.
     2. When all inputs have ended (`--until-end`), all windows are closed, and messages for them in a later run are
        late. With `close_at_end = False` they stay open, for jobs that run again and again over the same growing stream.
-    3. `clock` is for idle and early times; None (the default) is the container's.
-    4. A subclass with an `init` must call this class's `init`.
+    3. A subclass with an `init` must call this class's `init`.
     """
 
     window_store = "windows"
     close_at_end = True
-    clock: Clock | None = None
 
     windows: EventTimeWindows
 
@@ -327,7 +376,7 @@ class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
         if window_ms <= 0:
             allowed = "must be > 0, e.g. 1000: that is how often windows are closed"
             raise ConfigError([ConfigProblem("task.window.ms", context.job.config.get("task.window.ms"), allowed)])
-        self.windows = EventTimeWindows(context, self.window_store, self.aggregation(context), self.clock)
+        self.windows = EventTimeWindows(context, self.window_store, self.aggregation(context))
 
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Close the windows that are over."""

@@ -16,7 +16,7 @@ from samzapy.operators.windows import (
     WindowedAggregation,
     WindowResult,
 )
-from samzapy.operators.windows.results import sender
+from samzapy.operators.windows.windows import sender
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any, final
 
 from samzapy import IncomingMessageEnvelope, SystemStream, SystemStreamPartition
 from samzapy.api.context import ContainerContext, Context, JobContext
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.metrics import Registry
@@ -42,10 +43,11 @@ def context(
     registry: Registry,
     partitions: Iterable[SystemStreamPartition] = SOURCES,
     types: Mapping[SystemStream, Any] = MappingProxyType({}),
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Context:
     offsets = dict.fromkeys(partitions, 0)
     task = ContainerTaskContext("Partition 1", {"joined": store}, offsets, registry, 1, types=types)
-    return Context(JobContext("joining", "1", JOB), ContainerContext("0", registry), task)
+    return Context(JobContext("joining", "1", JOB), ContainerContext("0", registry, clock), task)
 
 
 @final
@@ -58,9 +60,11 @@ class JoinBench:
         make: Callable[[Context], Any],
         inputs: Sequence[Sequence[tuple]] = ((), (), ()),
         types: Mapping[SystemStream, Any] = MappingProxyType({}),
+        clock: Clock = SYSTEM_CLOCK,
     ):
         """`inputs`: (key, time, value) of each of `SOURCES`, in order. `types`: the classes of the streams'
         messages."""
+        self._clock = clock
         self._opening = open_store(JOB, "joined", path)
         self.opened: OpenStore = self._opening.__enter__()
         self._make = make
@@ -81,7 +85,7 @@ class JoinBench:
         self.registry = Registry()
         self._journal = UndoJournal()
         store = JournaledStore("s", self.opened.store, self._journal)
-        self.join = self._make(context(store, self.registry, types=self._types))
+        self.join = self._make(context(store, self.registry, types=self._types, clock=self._clock))
 
     def read(self, source: int) -> bool:
         """Process the next message of a source; whether there was one."""

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from join_bench import JOB, LEFT, RIGHT, SOURCES, JoinBench, context, envelope, least_mark, on_time, ordered, run
 
 from samzapy import InitableTask, StreamTask, SystemStream, WindowableTask
-from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import StoreError
 from samzapy.metrics import Registry
 from samzapy.operators.joins import AsOfJoin, Joined, Side, StreamStreamJoin, TimeRules, Within
@@ -16,9 +15,9 @@ messages = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.inte
 steps = st.lists(st.sampled_from([0, 0, 1, 1, 2, 2, 2, "window", "commit", "crash"]), max_size=40)
 
 
-def make(before=0, after=0, lateness=0, limit=100, idle=None, clock=SYSTEM_CLOCK):
+def make(before=0, after=0, lateness=0, limit=100, idle=None):
     within, rules = Within(before, after), TimeRules(lateness, idle)
-    return lambda context: StreamStreamJoin(context, "joined", (LEFT, RIGHT), within, rules, limit, clock)
+    return lambda context: StreamStreamJoin(context, "joined", (LEFT, RIGHT), within, rules, limit)
 
 
 def expected(inputs, before_ms, after_ms, lateness_ms):
@@ -101,7 +100,7 @@ def test_a_backlog_is_expired_without_a_window_once_the_limit_has_come(tmp_path)
 
 def test_a_partition_that_brings_nothing_holds_all_back_until_it_is_taken_for_idle(tmp_path):
     clock = ManualClock()
-    with JoinBench(tmp_path, make(after=10, idle="1s", clock=clock)) as bench:
+    with JoinBench(tmp_path, make(after=10, idle="1s"), clock=clock) as bench:
         bench.send(0, "a", 100)
         bench.send(1, "z", 500)
         clock.advance_to(0.9)
@@ -117,7 +116,7 @@ def test_a_partition_that_brings_nothing_holds_all_back_until_it_is_taken_for_id
 
 def test_when_every_partition_is_idle_event_time_goes_on_with_the_clock(tmp_path):
     clock = ManualClock()
-    with JoinBench(tmp_path, make(after="1m", lateness="5s", idle="30s", clock=clock)) as bench:
+    with JoinBench(tmp_path, make(after="1m", lateness="5s", idle="30s"), clock=clock) as bench:
         for source, time_ms in enumerate((3_000, 1_000, 2_000)):
             bench.send(source, f"k{source}", time_ms, source)
         assert bench.join.advance() == []
@@ -136,7 +135,7 @@ def test_when_every_partition_is_idle_event_time_goes_on_with_the_clock(tmp_path
 
 def test_a_partition_that_comes_back_counts_before_the_others_move_on(tmp_path):
     clock = ManualClock()
-    with JoinBench(tmp_path, make(after=10, idle="30s", clock=clock)) as bench:
+    with JoinBench(tmp_path, make(after=10, idle="30s"), clock=clock) as bench:
         for source in range(3):
             bench.send(source, "z", 100)
         bench.join.advance()
