@@ -109,7 +109,7 @@ class MessageCollector(ABC):
         `inputs`. Needs `samzapy[arrow]`. Raises as `send_batch` does, KeyError for a column that the table does not
         have, and ValueError, without `message`, for two columns of one name.
         """
-        from samzapy.arrow.rows import rows_of  # noqa: PLC0415  # it needs an extra
+        from samzapy.arrow.columns import rows_of  # noqa: PLC0415  # it needs an extra
 
         rows = rows_of(table, key=key, message=message, timestamp=timestamp, inputs=inputs)
         self.send_batch(stream, rows.keys, rows.messages, timestamps=rows.timestamps, inputs=rows.inputs)

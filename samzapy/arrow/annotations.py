@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, TypeVar, get_args, get_origin
 from uuid import UUID
 
-from samzapy.arrow.libraries import pyarrow
+from samzapy.arrow import pyarrow
 
 #: `Required` and `NotRequired` are of Python 3.11, so they go by name.
 _WRAPPERS = ("Annotated", "Required", "NotRequired")

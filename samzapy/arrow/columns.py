@@ -1,22 +1,27 @@
-"""Messages as columns: a RecordBatch, a frame of pandas or of polars.
+"""Messages as columns, and the rows of a table as messages: a RecordBatch or Table, a frame of pandas or of polars.
 
-A column has the type of its annotation, or else of its values. A value that its column would change is refused.
+A column has the type of its annotation, or else of its values. A value that its column would change is refused: pyarrow
+changes some values without an error.
 """
 
 from __future__ import annotations
 
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date, datetime, timedelta
 from enum import Enum
+from functools import partial
+from itertools import chain
+from numbers import Number
 from operator import attrgetter, methodcaller
 from typing import Any
 from uuid import UUID
 
+from samzapy.arrow import library, pyarrow
 from samzapy.arrow.annotations import arrow_type, fields_of, plain_annotation
-from samzapy.arrow.checks import check_of, check_of_found, check_of_typed
-from samzapy.arrow.libraries import library, pyarrow
 
 _KEY, _MESSAGE, _OFFSET, _TIMESTAMP = "key", "message", "offset", "timestamp"
 
@@ -173,3 +178,158 @@ def _as_dict(value: Any, inner: dict[str, Callable[[Any], Any] | None]) -> dict[
         each = value.get(name) if isinstance(value, dict) else getattr(value, name)
         found[name] = each if convert is None or each is None else convert(each)
     return found
+
+
+#: Raises TypeError for a value that pyarrow has changed without an error.
+Check = Callable[[Sequence[Any]], None]
+
+
+def check_of(kind: Any, check_of_leaf: Callable[[Any], Check | None]) -> Check | None:
+    """The check of the values of a column of that type; None if pyarrow changes none of them."""
+    types_of = pyarrow().types
+    if types_of.is_struct(kind):
+        inner = {field.name: check for field in kind if (check := check_of(field.type, check_of_leaf)) is not None}
+        return partial(_check_fields, inner) if inner else None
+    if types_of.is_list(kind):
+        of_items = check_of(kind.value_type, check_of_leaf)
+        return None if of_items is None else partial(_check_items, of_items)
+    return check_of_leaf(kind)
+
+
+def _check_fields(inner: dict[str, Check], values: Sequence[Any]) -> None:
+    for name, check in inner.items():
+        check([each.get(name) for each in values if each is not None])
+
+
+def _check_items(check: Check, values: Sequence[Any]) -> None:
+    check(list(chain.from_iterable(each for each in values if each is not None)))
+
+
+def check_of_typed(kind: Any) -> Check | None:
+    """The check for a type that an annotation gives: the values may have other types."""
+    types_of = pyarrow().types
+    if types_of.is_int64(kind):
+        return partial(_refuse, "int", int, lambda value: int(value) != value)
+    if types_of.is_timestamp(kind):
+        return partial(_refuse, "datetime", datetime, lambda value: isinstance(value, Number))
+    if types_of.is_duration(kind):
+        return partial(_refuse, "timedelta", timedelta, lambda value: isinstance(value, Number))
+    return _check_of_day_or_clock(kind)
+
+
+def check_of_found(kind: Any) -> Check | None:
+    """The check for a type that pyarrow has inferred from the values."""
+    return _refuse_some_zones if pyarrow().types.is_timestamp(kind) else _check_of_day_or_clock(kind)
+
+
+def _check_of_day_or_clock(kind: Any) -> Check | None:
+    types_of = pyarrow().types
+    if types_of.is_date(kind):
+        return partial(_refuse, "a date without a time", date, lambda value: isinstance(value, (datetime, Number)))
+    if types_of.is_time(kind):
+        return partial(_refuse, "a time without a zone", None, _has_zone)
+    return None
+
+
+def _has_zone(value: Any) -> bool:
+    return getattr(value, "tzinfo", value) is not None
+
+
+def _refuse(expected: str, kept: type | None, changes: Callable[[Any], bool], values: Sequence[Any]) -> None:
+    """Refuse the values that the column `changes`. It changes no value of the class `kept`, so these cost next to
+    nothing."""
+    if set(map(type, values)) <= {kept, types.NoneType}:
+        return
+    for value in values:
+        if value is not None and changes(value):
+            raise TypeError(f"expected {expected}, got {value}")
+
+
+def _refuse_some_zones(values: Sequence[Any]) -> None:
+    if len({getattr(each, "tzinfo", None) is None for each in values if each is not None}) > 1:
+        raise TypeError("expected times that all have a zone, or none, got both")
+
+
+class Rows(typing.NamedTuple):
+    """The rows of a table as columns of Python objects; None for a column that was not requested."""
+
+    keys: list[Any] | None
+    messages: list[Any]
+    timestamps: list[int] | None
+    inputs: list[int] | None
+
+
+def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str | None, inputs: str | None) -> Rows:
+    """The rows of a Table or RecordBatch, or of a frame of pandas or polars. Each other argument names a column.
+
+    Without `message` a message is the dict of its row, without the columns `timestamp` and `inputs`. Raises TypeError
+    for a value that is not a table, KeyError for a column that it does not have, and ValueError, without `message`, for
+    two columns of one name.
+    """
+    wanted = [name for name in (key, message, timestamp, inputs) if name is not None]
+    table = _in_microseconds(_table_of(table))
+    missing = [name for name in wanted if name not in table.column_names]
+    if missing:
+        raise KeyError(f"column {missing[0]!r}: the table has {', '.join(table.column_names)}")
+
+    def column(name: str | None) -> list[Any] | None:
+        return None if name is None else table[name].to_pylist()
+
+    times = None if timestamp is None else _milliseconds(timestamp, table[timestamp])
+    messages = column(message)
+    if messages is None:
+        for name, count in Counter(table.column_names).most_common(1):
+            if count > 1:
+                raise ValueError(f"column {name!r}: expected one of this name, the table has {count}")
+        about = [name for name in (timestamp, inputs) if name is not None]
+        messages = table.drop_columns(about).to_pylist() if about else table.to_pylist()
+    return Rows(column(key), messages, None if times is None else times.to_pylist(), column(inputs))
+
+
+def _milliseconds(name: str, column: Any) -> Any:
+    """The times of a column in whole milliseconds: finer parts are cut off. Whole numbers stay."""
+    pa = pyarrow()
+    expected = f"column {name!r}: expected times or whole milliseconds, got {column.type}"
+    if pa.types.is_duration(column.type) or pa.types.is_time(column.type):
+        raise TypeError(expected)  # pyarrow would cast it to the number of its units
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    try:
+        return column.cast("int64")
+    except pa.ArrowException as cause:
+        raise TypeError(f"{expected} ({cause})") from cause
+
+
+def _in_microseconds(table: Any) -> Any:
+    """The table with the times that Python has: parts finer than microseconds are cut off, as from frames of
+    pandas."""
+    pa = pyarrow()
+    for place, field in enumerate(table.schema):
+        kind, wanted = field.type, None
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            wanted = pa.timestamp("us", kind.tz)
+        elif pa.types.is_duration(kind) and kind.unit == "ns":
+            wanted = pa.duration("us")
+        elif kind == pa.time64("ns"):
+            wanted = pa.time64("us")
+        if wanted is not None:
+            table = table.set_column(place, field.name, table.column(place).cast(wanted, safe=False))
+    return table
+
+
+def _table_of(table: Any) -> Any:
+    """The table of pyarrow. The named levels of the index of a frame of pandas are columns: `groupby` and `pivot` make
+    an index of columns. A level without a name only numbers the rows."""
+    pa = pyarrow()
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    if hasattr(table, "to_arrow"):  # polars
+        return _table_of(table.to_arrow())
+    if type(table).__module__.partition(".")[0] == "pandas":
+        found = pa.Table.from_pandas(table, preserve_index=True)
+        return found.drop_columns([name for name in found.column_names if name.startswith("__index_level_")])
+    raise TypeError(
+        f"expected a pyarrow Table or RecordBatch, or a DataFrame of pandas or polars, got {type(table).__name__}"
+    )

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from samzapy import MessageBatch, SystemStreamPartition
-from samzapy.arrow import rows as arrow
+from samzapy.arrow import columns as arrow
 
 SSP = SystemStreamPartition("kafka", "in", 3)
 EAST = timezone(timedelta(hours=2))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
 
 from samzapy import IncomingMessageEnvelope, MessageBatch, SystemStreamPartition
-from samzapy.arrow import rows as arrow
+from samzapy.arrow import columns as arrow
 from samzapy.serializers import JsonSerde
 
 SSP = SystemStreamPartition("kafka", "in", 3)
@@ -417,16 +417,6 @@ def test_an_index_with_numbers_as_names_is_sent_under_them():
     frame = FRAME[["n"]].set_index(pd.MultiIndex.from_tuples([("a", 7), ("b", 8)], names=[1, 0]))
     found = arrow.rows_of(frame, key="1", message=None, timestamp=None, inputs=None)
     assert found.messages == [{"1": "a", "0": 7, "n": 1}, {"1": "b", "0": 8, "n": 2}]
-
-
-@pytest.mark.parametrize("name", ["id", "k"])
-def test_with_a_column_as_message_only_the_levels_of_an_index_that_are_named_are_read(name):
-    no_column = pd.Index([1, "a"], name=name)
-    frame = FRAME.set_index(["k", no_column])
-    found = arrow.rows_of(frame, key=None, message="n", timestamp="at", inputs=None)
-    assert found == (None, [1, 2], [3, 4], None)
-    if name != "k":
-        assert arrow.rows_of(frame, key="k", message="n", timestamp=None, inputs=None).keys == ["a", "b"]
 
 
 def test_times_of_a_frame_of_pandas_are_those_of_python():
