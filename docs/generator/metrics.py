@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import yaml  # type: ignore[import-untyped]
 
 from docs.generator.markdown import cell, code, table
-from samzapy.coordinator.job_series import OF_THE_DRIVER
+from samzapy.coordinator.views import OF_THE_DRIVER
 from samzapy.metrics.dashboard import rules
 from samzapy.metrics.families import PREFIX, Family, Kind, known_families
 

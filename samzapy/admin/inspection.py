@@ -11,8 +11,8 @@ from samzapy.admin.streams import Literal, Range, Record, as_text, records
 from samzapy.api.stream import SystemStream
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.coordinator.web.views import LONGEST, Inspector
-from samzapy.coordinator.web.views import Record as Shown
+from samzapy.coordinator.views import LONGEST, Inspector
+from samzapy.coordinator.views import Record as Shown
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
 from samzapy.serializers import serde_registry
 

@@ -1,6 +1,6 @@
 """Asks a running job: its stores, `samzapy.query(job).store("counts").get(key)`, and its status.
 
-The answers come from the job's driver (`samzapy.coordinator.web.queries`) and are committed entries. A question is
+The answers come from the job's driver (`samzapy.coordinator.queries`) and are committed entries. A question is
 asked again until its deadline in two cases:
 
 1. The owner of a key is moving: the driver answers 503.
@@ -26,7 +26,7 @@ from samzapy.config.loader import load_job
 from samzapy.container.supervision.log_files import PageAddress
 from samzapy.coordinator.client import CoordinatorClient, pinned_to
 from samzapy.errors import EnvironmentFailure, RetriableError, StoreError, TaskMigrated
-from samzapy.queries.questions import STANDBY_LAG
+from samzapy.queries.committed import STANDBY_LAG
 from samzapy.serializers import from_json
 from samzapy.storage.inspection import store_of
 

@@ -94,6 +94,7 @@ _REFUSED: tuple[tuple[str, str], ...] = (
 )
 #: The keys of earlier versions that are gone, each with what to do instead. `*` stands for one part.
 REMOVED: Mapping[str, str] = {
+    "job.query.keyed.stores": "leave it out; a query asks all tasks, or the one that its parameter partition names",
     "serializers.registry.*.cache.dir": "leave it out; schemas are kept in memory, and a start asks the registry",
     "job.spark.class.archive": "leave it out; from Java 19 on a JVM keeps such an archive by itself, with "
     "-XX:+AutoCreateSharedArchive -XX:SharedArchiveFile=FILE in job.spark.conf.spark.driver.extraJavaOptions",

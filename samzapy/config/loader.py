@@ -146,7 +146,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         clock=parse_job_clock(reader, fires=timers is not None or _has_senders(task, streams)),
         state_checkpoint=parse_state_checkpoint(reader, task.checkpoint, default_system),
         metrics_reporters=parse_reporters(reader, reader.value(JobConfig, "metrics_reporters"), names),
-        supervision=parse_supervision(reader, stores),
+        supervision=parse_supervision(reader),
         stream_ids=ids,
         raw=Masked(raw, reader.secret),
         resolved=Masked(reader.values, reader.secret),

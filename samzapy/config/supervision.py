@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.reading.keys import BOOLEAN, FOLDER, LIST, NAMED, Kind, Reader, choice, integer, key, labels
+from samzapy.config.reading.keys import BOOLEAN, FOLDER, NAMED, Kind, Reader, choice, integer, key, labels
 from samzapy.config.streams.stream import StreamNames
 
 
@@ -40,9 +40,6 @@ class QueryConfig:
     enabled: bool = key("job.query.enabled", BOOLEAN, False)
     """Whether the driver answers `GET /stores/NAME/KEY` from the running job's stores. It returns committed entries,
     and needs the token that reads."""
-    keyed: tuple[str, ...] = key("job.query.keyed.stores", LIST, ())
-    """Stores with the same keys as the input messages, in the same bytes. A query for a key then asks one task,
-    otherwise all tasks."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +59,9 @@ class SupervisionConfig:
     query: QueryConfig = field(default_factory=QueryConfig)
 
 
-def parse_supervision(reader: Reader, stores: Collection[str]) -> SupervisionConfig:
-    """Read how the job is watched. `stores`: the names of its stores."""
-    query = reader.read(QueryConfig)
-    for name in query.keyed:
-        if name not in stores:
-            known = ", ".join(sorted(stores)) or "none"
-            reader.problem("job.query.keyed.stores", f"expected names of stores ({known})", name)
-    return reader.read(SupervisionConfig, log=reader.read(LogConfig), query=query)
+def parse_supervision(reader: Reader) -> SupervisionConfig:
+    """Read how the job is watched."""
+    return reader.read(SupervisionConfig, log=reader.read(LogConfig), query=reader.read(QueryConfig))
 
 
 _SNAPSHOT, _LOG, _JMX = "snapshot", "log", "jmx"

@@ -12,7 +12,7 @@ from samzapy.coordinator.leases import ContainerState, Standing
 from samzapy.coordinator.status import HISTORY, ContainerFailure, ContainerStatus, RestoredStore
 from samzapy.job.lease import ContainerReport, PartitionLag, UserFailure
 from samzapy.job.model import replica_of
-from samzapy.metrics.series import numbers_of
+from samzapy.metrics.registry import numbers_of
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """The messages between the coordinator and its containers, as JSON.
 
 A container reports in its `Heartbeat`, which also keeps its lease: phase, counters, positions, lag, at most
-twenty numbers (`metrics.series.NUMBERS`), and the facts for operators. Everything else is at the container's own port.
+twenty numbers (`metrics.registry.NUMBERS`), and the facts for operators. Everything else is at the container's own
+port.
 
 Driver and executors have the same version of samzapy, so msgspec writes and reads the classes themselves. The
 coordinator trusts no body: a field that does not fit its class is a WireError that names it.
@@ -23,7 +24,7 @@ from samzapy.job.lease import (
     Facts,
 )
 from samzapy.job.model import JobModel, replica_of
-from samzapy.metrics.series import numbers_of
+from samzapy.metrics.registry import numbers_of
 from samzapy.strict_json import decode
 
 M = TypeVar("M")
@@ -157,11 +158,11 @@ class Outgrown(msgspec.Struct):
 
 
 class Heartbeat(msgspec.Struct):
-    """The report of an attempt. `sequence` numbers the heartbeats of a lease from 1; 0 means no number. A connection
-    that the client has given up may still deliver an old heartbeat, which must not count."""
+    """The report of an attempt. `sequence` numbers the heartbeats of a lease from 1: a connection that the client has
+    given up may still deliver an old heartbeat, which must not count."""
 
     report: ContainerReport
-    sequence: int = 0
+    sequence: int
 
     @classmethod
     def of(cls, report: ContainerReport, facts: Facts, sequence: int, now: float) -> Heartbeat:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from samzapy.devkafka.broker import DevBroker, RunningBroker
-from samzapy.devkafka.runtime import kafka_versions
-from samzapy.devkafka.settings import Listener
+from samzapy.devkafka.runtime import Listener, kafka_versions
 
 __all__ = [
     "DEFAULT_FOLDER",

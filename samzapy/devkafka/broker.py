@@ -22,8 +22,14 @@ from typing import ClassVar, NamedTuple
 import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock, process_start
-from samzapy.devkafka.runtime import chosen_version, kafka_class_path
-from samzapy.devkafka.settings import DATA, Listener, new_cluster_id, server_properties
+from samzapy.devkafka.runtime import (
+    DATA,
+    Listener,
+    chosen_version,
+    kafka_class_path,
+    new_cluster_id,
+    server_properties,
+)
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import KAFKA, find_java
 

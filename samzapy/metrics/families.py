@@ -99,7 +99,7 @@ _STEP = Family("commit_step_seconds", Kind.HISTOGRAM, "Time of a commit's steps,
 _PROCESS = Family(
     "container_process_seconds",
     Kind.HISTOGRAM,
-    "Time per message in process, of all tasks of the container; messages that ran together have the mean of their time.",
+    "Time per message in process, of all tasks of the container; messages that ran together have their mean time.",
 )
 _BATCH = Family("container_batch_messages", Kind.HISTOGRAM, "Messages per batch, of all tasks of the container.")
 _RESTORED = Family("store_restore_seconds", Kind.HISTOGRAM, "Time that the restore of a task's store took.")

@@ -1,17 +1,36 @@
-"""Holds the counters, gauges, timers and histograms of one container, by group and name."""
+"""Holds the counters, gauges, timers and histograms of one container, by group and name.
+
+The registry counts in plain attributes, once per batch: `inc` of a metric of prometheus_client takes a lock. The
+metrics of prometheus_client, with the names of `families`, are made from a snapshot, at a scrape or an export
+(`Series`).
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
-from math import inf, nan
-from typing import Any, TypeVar
+from math import inf, isfinite, isnan, nan
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from samzapy.api.metrics import Counter, Gauge, Histogram, MetricsRegistry, Timer
+from samzapy.config.guarantee_warnings import COUNTS, ERRORS, GUARANTEE
 from samzapy.errors import SamzapyError
-from samzapy.metrics.families import LE, MARK, OF_CONTAINER
+from samzapy.metrics.families import (
+    BUCKET,
+    LE,
+    MARK,
+    OF_CONTAINER,
+    PREFIX,
+    Family,
+    Kind,
+    container_metric,
+    task_metric,
+)
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 logger = logging.getLogger(__name__)
 
@@ -140,3 +159,97 @@ def _plain(value: object) -> float:
         return float(value)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001  # the object may raise anything
         return nan
+
+
+Labels = tuple[tuple[str, str], ...]
+
+#: The metrics of a container that its reports to the driver carry, by group: what says how the process is, and every
+#: counter of a weakened guarantee. All others are at the container's own port.
+NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "container": ("resident-bytes", "cpu-s", "threads", "open-files", "starts"),
+    "standby": ("lag",),
+    **{
+        group: tuple(name.removeprefix(f"{group}.") for name in COUNTS if name.startswith(f"{group}."))
+        for group in (ERRORS, GUARANTEE)
+    },
+}
+
+
+def numbers_of(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """The finite ones of `NUMBERS` in a registry's snapshot."""
+    found = {
+        group: {name: metrics[group][name] for name in names if isfinite(metrics[group].get(name, nan))}
+        for group, names in NUMBERS.items()
+        if group in metrics
+    }
+    return {group: values for group, values in found.items() if values}
+
+
+def is_at_container(group: str, name: str) -> bool:
+    """Whether a container serves a metric at its own port. The driver serves the others, so that no sum counts them
+    twice."""
+    return name not in NUMBERS.get(group, ())
+
+
+#: The media type of the text.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Series:
+    """Samples by family: a collector of prometheus_client. Values with equal names and labels are added up."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, tuple[Family, dict[tuple[str, Labels], float]]] = {}
+
+    def add(self, family: Family, value: float, labels: Labels, part: str = "") -> None:
+        """Add a value in base units; `part` as in `Named`."""
+        _, values = self._families.setdefault(family.name, (family, {}))
+        values[part, labels] = values.get((part, labels), 0.0) + value
+
+    def collect(self) -> list[Metric]:
+        """The metrics in order of name."""
+        # Most containers are never scraped, and the import takes a twentieth of a second.
+        from prometheus_client import Metric  # noqa: PLC0415
+
+        metrics = []
+        for _, (family, values) in sorted(self._families.items()):
+            metric = Metric(PREFIX + family.name, family.help, family.kind.value)
+            for (part, labels), value in values.items():
+                name = f"{metric.name}{part or ('_total' if family.kind is Kind.COUNTER else '')}"
+                metric.add_sample(name, dict(labels), value)
+            metrics.append(metric)
+        return self._without_repeated_names(metrics)
+
+    def _without_repeated_names(self, metrics: list[Metric]) -> list[Metric]:
+        # A timer of the user's code may have the name of a histogram: no line appears twice.
+        parts = {m.name + part for m in metrics if m.type == "histogram" for part in ("_sum", "_count", BUCKET)}
+        return [metric for metric in metrics if metric.name not in parts]
+
+
+def container_series(
+    job: str,
+    container: str,
+    tasks: Collection[str],
+    registry: Registry,
+    is_shown: Callable[[str, str], bool] = lambda group, name: True,  # noqa: ARG005
+) -> Series:
+    """The series of a container. Groups named in `tasks` belong to tasks; `is_shown` gets group and name."""
+    series, place = Series(), (("job", job), ("container", container))
+    for group, values in registry.snapshot().items():
+        where = (*place, ("task", group)) if group in tasks else place
+        for name, value in values.items():
+            if isnan(value) or not is_shown(group, name):
+                continue
+            counts = (group, name) in registry.counters
+            named = task_metric(name, counts=counts) if group in tasks else container_metric(group, name, counts=counts)
+            if named is not None:
+                series.add(named.family, value * named.family.scale, (*where, *named.labels), named.part)
+    return series
+
+
+def as_text(series: Series) -> bytes:
+    """Series as Prometheus text."""
+    from prometheus_client import generate_latest  # noqa: PLC0415
+
+    text: bytes = generate_latest(series)
+    return text

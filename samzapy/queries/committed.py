@@ -1,4 +1,9 @@
-"""Lets other threads read the stores of a container while its tasks run: committed entries only.
+"""Questions about the committed entries of a running job's stores: what is asked, the answer, and how it is read.
+
+A client asks the driver (`samzapy.coordinator.queries`), and the driver asks containers at their ports
+(`samzapy.coordinator.port`). Question and answer travel as MessagePack: both sides have the same version of samzapy.
+Keys and values are bytes, so an answer costs a container no more than the read. Other threads read the stores of a
+container while its tasks run:
 
 1. A commit writes to an engine once, after its records and its checkpoint are durable. So all entries of an engine are
    committed. Readers never touch the object caches and the uncommitted bytes above it.
@@ -16,11 +21,15 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from samzapy.api.engine import StorageEngine
 from samzapy.errors import StoreError
-from samzapy.queries.questions import Answer, Entry, Problem, Question, merged, pack, unpack
 from samzapy.storage.local.marker import Marker
 from samzapy.storage.task_stores import TaskStores
 
@@ -29,6 +38,124 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 logger = logging.getLogger(__name__)
+
+_M = TypeVar("_M")
+
+#: The header of an answer over HTTP with the number of changelog offsets that a standby is behind.
+STANDBY_LAG = "samzapy-standby-lag"
+
+#: A key, and the partition of the task that has it: the order of entries.
+Place = tuple[bytes, int]
+
+
+class Question(msgspec.Struct, frozen=True, array_like=True):
+    """The entries with lower <= key < upper (None: no bound) of one store, in the order of their places.
+
+    The answer ends after `most` entries or `most_bytes` bytes, but has at least one entry if there is any.
+    `partitions`: the tasks that are asked, by changelog partition; None for all of the container. `after`: only entries
+    beyond this place.
+    """
+
+    store: str
+    lower: bytes | None
+    upper: bytes | None
+    most: int
+    most_bytes: int
+    partitions: tuple[int, ...] | None = None
+    after: Place | None = None
+
+    def within(self, page: Answer) -> Question:
+        """The same question for further tasks: if the page `page` is full, only up to its last key."""
+        if not page.more or not page.entries:
+            return self
+        beyond = page.entries[-1].key + b"\x00"
+        return replace(self, upper=beyond if self.upper is None else min(beyond, self.upper))
+
+    def lower_of(self, partition: int) -> bytes | None:
+        """The lower bound in that partition, `after` included."""
+        if self.after is None:
+            return self.lower
+        key, last = self.after
+        # The same key may be in a later partition as well.
+        beyond = key + b"\x00" if partition <= last else key
+        return beyond if self.lower is None else max(beyond, self.lower)
+
+
+class Problem(Enum):
+    """The reason why there is no answer."""
+
+    MOVING = "moving"
+    """The tasks have no owner now, or it is not ready: ask again."""
+    REFUSED = "refused"
+    """Asking again would not help."""
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One committed entry, of the task with that changelog partition."""
+
+    partition: int
+    key: bytes
+    value: bytes
+
+    @property
+    def place(self) -> Place:
+        """The entry's place in the order of entries."""
+        return self.key, self.partition
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True):
+    """Entries in the order of their places. `more`: more may follow.
+
+    `as_of`: by partition the changelog offset up to which the state is complete, -1 without a changelog or before its
+    first record. `lag`: the changelog offsets that a standby is behind, None for an owner. With a `problem` there are
+    no entries, and `message` is one line about it.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    as_of: dict[int, int] = {}  # msgspec copies it
+    more: bool = False
+    lag: int | None = None
+    problem: Problem | None = None
+    message: str = ""
+
+    @property
+    def size(self) -> int:
+        """The bytes of its keys and values."""
+        return sum(len(entry.key) + len(entry.value) for entry in self.entries)
+
+
+def merged(answers: Iterable[Answer], most: int, most_bytes: int) -> Answer:
+    """Merge the answers of several tasks into one; the first problem, if there is one."""
+    parts = list(answers)
+    for answer in parts:
+        if answer.problem is not None:
+            return answer
+    # Beyond the last entry of an answer that is cut short, others may be missing.
+    known_to = min((answer.entries[-1].place for answer in parts if answer.more and answer.entries), default=None)
+    entries: list[Entry] = []
+    more, room = known_to is not None, most_bytes
+    for entry in sorted(chain.from_iterable(answer.entries for answer in parts), key=lambda item: item.place):
+        beyond = known_to is not None and entry.place > known_to
+        if beyond or len(entries) >= most or (entries and room <= 0):
+            more = True
+            break
+        entries.append(entry)
+        room -= len(entry.key) + len(entry.value)
+    as_of = {partition: offset for answer in parts for partition, offset in answer.as_of.items()}
+    lags = [answer.lag for answer in parts if answer.lag is not None]
+    return Answer(tuple(entries), dict(sorted(as_of.items())), more, max(lags, default=None))
+
+
+pack = msgspec.msgpack.Encoder().encode
+
+
+def unpack(kind: type[_M], body: bytes) -> _M:
+    """A packed Question or Answer. Raises ValueError for other bytes."""
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as cause:
+        raise ValueError(f"body: {cause}") from cause
+
 
 #: Characters of an unexpected error in an answer.
 _LONGEST_REASON = 500

@@ -1,7 +1,7 @@
 """Runs all tasks of a job in one container, in this process; `runner_of` chooses between this runner and Spark's.
 
-The container itself outlasts an outage and restarts at once, for some seconds (`RestartingContainer`). `Restarts` handles
-failures that last longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`,
+The container itself outlasts an outage and restarts at once, for some seconds (`RestartingContainer`). `Restarts`
+handles failures that last longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`,
 `job.spark.resubmit.backoff.max.ms`."""
 
 from __future__ import annotations
@@ -294,8 +294,8 @@ def _port(config: JobConfig, options: RunOptions, token: str) -> ServePort:
     if not _is_served(config) and not config.prometheus_port:
         return no_port
     # A server is needed by this job only.
-    from samzapy.coordinator.web.access import Tokens  # noqa: PLC0415
-    from samzapy.coordinator.web.port import PortSettings, container_port  # noqa: PLC0415
+    from samzapy.coordinator.port import PortSettings, container_port  # noqa: PLC0415
+    from samzapy.coordinator.server import Tokens  # noqa: PLC0415
 
     if config.prometheus_port:
         at = f"{_LOOPBACK}:{config.prometheus_port}"

@@ -9,7 +9,7 @@ import pytest
 from rigs.driver_pod import FOLDER, command, container, documents, of_kind, overrides, template, variables
 
 from samzapy.config.loader import load_job
-from samzapy.runner.serving import PROBES
+from samzapy.coordinator.views import PROBES
 from samzapy.runner.spark.master import PREFIX, Master, check_reach, coordinator_host, spark_settings
 
 JOB = FOLDER / "page-views.properties"

@@ -15,8 +15,8 @@ from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStr
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.port import PortSettings, container_port
 from samzapy.coordinator.service import Addresses, CoordinatorService
-from samzapy.coordinator.web.port import PortSettings, container_port
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel

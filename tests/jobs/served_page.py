@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from samzapy.coordinator.web.server import HttpServer
-from samzapy.coordinator.web.views import Inspector, Record, views
+from samzapy.coordinator.server import HttpServer
+from samzapy.coordinator.views import Inspector, Record, views
 from samzapy.errors import ConfigError, ConfigProblem
 
 METRICS = {"store.counts.hits": 3, "store.counts.misses": 1, "store.counts.estimate-num-keys": 10}
@@ -48,7 +48,7 @@ def served_page(shown, inspector=None):
     listening = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
     routes = [Route("/containers/{id}/snapshot", snapshot)]
-    server = HttpServer(views(shown, inspector or OneKey(), {}, routes), {listening: None}, "page")
+    server = HttpServer(views(shown, inspector or OneKey(), routes), {listening: None}, "page")
     try:
         yield url
     finally:

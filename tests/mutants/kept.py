@@ -152,7 +152,7 @@ _INPUTS = (
         ("tests/unit/admin/test_drain_request.py",),
     ),
     Mutant(
-        "samzapy/coordinator/web/access.py",
+        "samzapy/coordinator/server.py",
         'not self._cookie or _name(headers.get(b"host", b"")) in self._hosts',
         "True",
         ("tests/unit/coordinator/test_coordinator_service.py",),

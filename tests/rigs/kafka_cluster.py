@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, PartitionMetadata
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.devkafka import DevBroker
 from samzapy.devkafka.broker import JVM_OPTIONS, is_free
-from samzapy.devkafka.settings import DATA, new_cluster_id
+from samzapy.devkafka.runtime import DATA, new_cluster_id
 from samzapy.verify.processes import until
 
 NODES = 3

@@ -57,7 +57,7 @@ def token() -> None:
     """Print the token that reads, for runs with this SAMZAPY_TOKEN: the `authorization.credentials` of Prometheus."""
     import os
 
-    from samzapy.coordinator.web.access import Tokens
+    from samzapy.coordinator.server import Tokens
     from samzapy.errors import EnvironmentFailure
     from samzapy.runner.base import TOKEN
 

@@ -38,7 +38,7 @@ from samzapy.container.standby import standby_container
 from samzapy.container.supervision.log_files import container_logging
 from samzapy.container.supervision.watch import ContainerProcess, ServePort
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
-from samzapy.coordinator.web.port import PortSettings, container_port
+from samzapy.coordinator.port import PortSettings, container_port
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import (
     ConfigError,

@@ -15,7 +15,7 @@ from samzapy.container.supervision.watch import ContainerProcess
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import TaskFailed
-from samzapy.queries.questions import Question
+from samzapy.queries.committed import Question
 from samzapy.runner.prepare import prepare
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory

@@ -96,7 +96,7 @@ def scene(tmp_path):
 
 def test_a_job_in_one_process_answers_with_what_it_has_committed(scene):
     scene.write(0, 3_000)
-    run = scene.run("--runner", "local", "--config", "job.query.keyed.stores=counts,last")
+    run = scene.run("--runner", "local")
     scene.until_counted(3_000)
     scene.write(3_000, 500)
     counts = scene.until_counted(3_500)

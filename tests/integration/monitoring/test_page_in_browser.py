@@ -11,8 +11,8 @@ import pytest
 from jobs.job_status import container, failed_job, job
 from jobs.served_page import Shown, served_page
 
+from samzapy.coordinator import views
 from samzapy.coordinator.status import ChangelogSize
-from samzapy.coordinator.web import views
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import PartitionLag
 from samzapy.job.model import JobModel
@@ -135,7 +135,7 @@ def test_a_stale_lag_is_a_dash_with_its_age(served, look):
 @pytest.mark.slow
 def test_a_copy_of_a_status_in_a_file_is_shown(look, tmp_path):
     page, copy = tmp_path / "page.html", tmp_path / "status.json"
-    page.write_bytes((files("samzapy.coordinator.web") / "page.html").read_bytes())
+    page.write_bytes((files("samzapy.coordinator") / "page.html").read_bytes())
     copy.write_text(json.dumps(failed_job().to_json()))
     tab = look(page.as_uri())
     tab.set_input_files("#file", copy)

@@ -5,12 +5,12 @@ import subprocess
 import pytest
 from prometheus_tools import prometheus_tool
 
-from samzapy.coordinator.job_series import job_series
 from samzapy.coordinator.status import ContainerStatus, JobStatus
+from samzapy.coordinator.views import job_series
 from samzapy.job.lease import PartitionLag
 from samzapy.metrics import Registry
 from samzapy.metrics.dashboard import expressions, rules
-from samzapy.metrics.series import as_text, container_series
+from samzapy.metrics.registry import as_text, container_series
 
 pytestmark = pytest.mark.slow
 

@@ -1,10 +1,7 @@
 import logging
 from pathlib import Path
 
-import pytest
-
 from samzapy.config.supervision import LogConfig, SupervisionConfig
-from samzapy.errors import ConfigError
 
 
 def test_without_keys_a_job_logs_at_info_reports_stalls_and_mirrors_its_positions(load):
@@ -27,15 +24,3 @@ def test_every_key_is_read(load):
     ).supervision
     log = LogConfig(logging.DEBUG, True, Path("/var/log/jobs"))
     assert found == SupervisionConfig(log, 0, True, False)
-
-
-def test_keyed_stores_are_stores_of_the_job(load):
-    store = {
-        "stores.counts.factory": "inmemory",
-        "stores.counts.key.serde": "string",
-        "stores.counts.msg.serde": "json",
-    }
-    assert load(store | {"job.query.keyed.stores": "counts"}).supervision.query.keyed == ("counts",)
-    with pytest.raises(ConfigError) as caught:
-        load(store | {"job.query.keyed.stores": "counts,totals"})
-    assert str(caught.value) == "job.query.keyed.stores: expected names of stores (counts), got 'totals'"

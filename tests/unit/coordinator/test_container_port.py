@@ -11,15 +11,14 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
 from samzapy.coordinator.client import CoordinatorClient, pinned_to
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.port import PortSettings, container_port
+from samzapy.coordinator.server import Tokens
 from samzapy.coordinator.service import Addresses
-from samzapy.coordinator.web.access import Tokens
-from samzapy.coordinator.web.port import PortSettings, container_port
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, HttpAddress
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
-from samzapy.queries.committed import CommittedStores, PublishedStore
-from samzapy.queries.questions import Answer, Question, pack, unpack
+from samzapy.queries.committed import Answer, CommittedStores, PublishedStore, Question, pack, unpack
 from samzapy.runner.serving import serve
 from samzapy.verify.processes import until
 

@@ -1,21 +1,19 @@
 import json
 import socket
-import time
 
 import numpy as np
 import pytest
 import urllib3
 from jobs.job_models import job_model
 
-from samzapy.coordinator import calls as calls_module
-from samzapy.coordinator.calls import BODY_LIMIT
+from samzapy.coordinator import service as service_module
 from samzapy.coordinator.client import ANSWER_S, CONNECT_S, CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import Addresses, CoordinatorService
-from samzapy.coordinator.web.views import Rendered
-from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
+from samzapy.coordinator.wire import Answer, AttemptProcess, Heartbeat, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
 from samzapy.job.lease import ContainerReport, Directive
+from samzapy.testing import ManualClock
 from samzapy.version import VERSION
 
 TOKEN = "correct-horse"
@@ -87,7 +85,7 @@ def test_a_container_registers_reports_and_hears_what_to_do(client, coordinator)
 
 
 def test_a_container_with_another_samzapy_is_refused_with_both_versions(client, monkeypatch):
-    monkeypatch.setattr(calls_module, "VERSION", "99.1")
+    monkeypatch.setattr(service_module, "VERSION", "99.1")
     with pytest.raises(EnvironmentFailure) as caught:
         client.register("0")
     installed = f"samzapy {VERSION} is installed for the executor's Python"
@@ -223,50 +221,6 @@ def test_the_address_that_is_printed_can_only_read(service, coordinator):
     assert not coordinator.stopping
 
 
-def test_views_of_the_runner_that_are_open_to_all_need_no_token(coordinator):
-    def view(status):
-        return Rendered(f"{status.name}\n".encode(), "text/plain", 503)
-
-    shown = {"/metrics": view, "/readyz": view}
-    service = CoordinatorService(coordinator, TOKEN, Addresses(page_port=0), added=shown, open_to_all=["/readyz"])
-    try:
-        assert ask(service, "GET", "/metrics", token=None).status == 403
-        assert ask(service, "GET", "/metrics").data == b"job\n"
-        ready = ask(service, "GET", "/readyz", token=None, host="10.0.0.9:8080")
-        assert (ready.status, ready.headers["content-type"]) == (503, "text/plain; charset=utf-8")
-        assert ask(service, "POST", "/readyz", token=None).status == 403
-        page = urllib3.request("GET", service.page, redirect=False, retries=False, timeout=60)
-        assert page.status == 303
-        assert not service.page.startswith(service.url + "/"), "people have a port of their own"
-    finally:
-        service.close()
-
-
-def test_a_view_that_fails_is_an_error_and_the_next_look_makes_it_again(coordinator):
-    answers = iter([ValueError("a bug"), b"well"])
-
-    def view(status):
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return Rendered(answer, "text/plain")
-
-    service = CoordinatorService(coordinator, TOKEN, added={"/view": view})
-    try:
-        assert ask(service, "GET", "/view").status == 500
-        assert until(lambda: ask(service, "GET", "/view").status == 200)
-    finally:
-        service.close()
-
-
-def until(condition, patience_s=20.0):
-    """Whether it comes true; asks again and again."""
-    end = time.monotonic() + patience_s
-    while not (true := condition()) and time.monotonic() < end:
-        pass
-    return true
-
-
 def test_a_body_of_the_wrong_shape_is_refused_with_the_fields_name(service):
     answer = ask(service, "POST", "/containers/0/heartbeat", body=json.dumps({"report": [], "sequence": 1}))
     assert (answer.status, answer.data) == (400, b"report: expected object, got array\n")
@@ -282,10 +236,6 @@ def test_a_bug_in_the_coordinator_fails_one_report_and_not_the_next(client, coor
         with pytest.raises(RetriableError, match="ZeroDivisionError"):
             lease.report(report)
     assert lease.report(report) is Directive.CONTINUE
-
-
-def test_a_body_beyond_the_limit_is_refused(service):
-    assert ask(service, "POST", "/containers/0/heartbeat", body=b" " * (BODY_LIMIT + 1)).status == 413
 
 
 def test_a_container_the_job_does_not_have_is_not_known(client):
@@ -308,8 +258,8 @@ def test_a_taken_port_is_an_environment_failure(coordinator):
         with pytest.raises(EnvironmentFailure) as caught:
             CoordinatorService(coordinator, TOKEN, Addresses(port=port))
     assert str(caught.value) == (
-        f"the driver cannot listen on 127.0.0.1:{port} (Address already in use): choose another port with job.page.port or "
-        "job.spark.coordinator.port, or 0 for any free one"
+        f"the driver cannot listen on 127.0.0.1:{port} (Address already in use): choose another port with "
+        "job.page.port or job.spark.coordinator.port, or 0 for any free one"
     )
 
 
@@ -317,8 +267,8 @@ def test_an_address_of_another_machine_is_an_environment_failure(coordinator):
     with pytest.raises(EnvironmentFailure) as caught:
         CoordinatorService(coordinator, TOKEN, Addresses("192.0.2.1"))
     assert str(caught.value) == (
-        "the driver cannot listen on 192.0.2.1:0 (Cannot assign requested address): name an address of this machine with "
-        "job.spark.coordinator.host"
+        "the driver cannot listen on 192.0.2.1:0 (Cannot assign requested address): name an address of this machine "
+        "with job.spark.coordinator.host"
     )
 
 
@@ -346,3 +296,27 @@ def test_a_process_that_has_another_container_now_is_no_predecessor():
     assert (coordinator.predecessor("0"), coordinator.predecessor("1")) == (None, second)
     coordinator.register("0", third)
     assert (coordinator.predecessor("0"), coordinator.predecessor("1")) == (third, None)
+
+
+def test_a_heartbeat_that_arrives_after_a_later_one_changes_nothing():
+    clock = ManualClock()
+    coordinator = Coordinator("job", JobSpec(job_model(), {}), 15.0, clock)
+    service = CoordinatorService(coordinator, TOKEN)
+    client = CoordinatorClient(service.url, TOKEN)
+
+    def beat(sequence, processed):
+        report = ContainerReport("0", lease.epoch, "running", processed=processed)
+        return client.call(Answer, "POST", "/containers/0/heartbeat", Heartbeat(report, sequence)).directive
+
+    try:
+        lease, _ = client.register("0")
+        assert beat(2, 200) is Directive.CONTINUE
+        clock.advance(15.0)
+        coordinator.stop()
+        assert beat(1, 100) is Directive.STOP
+        assert coordinator.status().containers[0].state == "lost"
+        beat(3, 210)
+        assert (coordinator.status().containers[0].state, coordinator.status().processed) == ("running", 210)
+    finally:
+        client.close()
+        service.close()

@@ -21,7 +21,7 @@ from samzapy.job.lease import (
     TaskProgress,
     UserFailure,
 )
-from samzapy.metrics.series import NUMBERS, numbers_of
+from samzapy.metrics.registry import NUMBERS, numbers_of
 from samzapy.strict_json import encode
 from samzapy.testing import ManualClock
 

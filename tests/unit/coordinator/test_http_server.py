@@ -9,10 +9,10 @@ import urllib3
 from jobs.job_models import job_model
 from rigs.raw_connections import connect, is_closed
 
+from samzapy.coordinator import server as server_module
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
-from samzapy.coordinator.web import server as server_module
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, Directive
 

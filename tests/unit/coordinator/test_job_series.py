@@ -1,8 +1,8 @@
 """The metrics of a job, as its driver serves them."""
 
 from samzapy.coordinator.clocks import ClockStatus, Stall
-from samzapy.coordinator.job_series import OF_THE_DRIVER, job_series
 from samzapy.coordinator.status import ChangelogSize, ContainerStatus, JobStatus
+from samzapy.coordinator.views import OF_THE_DRIVER, job_series
 from samzapy.job.lease import PartitionLag
 from samzapy.job.lease import Stall as ContainerStall
 from samzapy.metrics.families import PREFIX

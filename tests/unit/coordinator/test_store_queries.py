@@ -14,21 +14,19 @@ import samzapy
 from samzapy.admin.inspection import JobInspector
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
+from samzapy.coordinator import port, queries
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.port import PortSettings, container_port
+from samzapy.coordinator.queries import StoreQueries, store_texts
+from samzapy.coordinator.server import made_for
 from samzapy.coordinator.service import Addresses
-from samzapy.coordinator.web import queries
-from samzapy.coordinator.web.port import PortSettings, container_port
-from samzapy.coordinator.web.queries import StoreQueries
-from samzapy.coordinator.web.tls import made_for
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError
 from samzapy.job.lease import ContainerReport, HttpAddress
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
-from samzapy.queries.committed import CommittedStores, PublishedStore
-from samzapy.queries.questions import Question, StoreOwners
-from samzapy.queries.text import store_texts
+from samzapy.queries.committed import CommittedStores, PublishedStore, Question
 from samzapy.runner.serving import serve
 
 TOKEN = "correct-horse"
@@ -48,7 +46,7 @@ FLAT = {
 @pytest.fixture(scope="module", autouse=True)
 def _limits():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queries, "QUESTION_S", 0.3)
+        patch.setattr(port, "QUESTION_S", 0.3)
         patch.setattr(queries, "PAGE_ENTRIES", 5)
         yield
 
@@ -344,7 +342,7 @@ def test_a_page_of_many_containers_is_not_a_page_of_each():
         stores.append(CommittedStores())
         stores[-1].publish({"counts": {number: PublishedStore(engine_with(dict.fromkeys(keys[number::40], b"1")))}})
     tasks = [TaskModel(str(number), frozenset(), number) for number in range(40)]
-    owners = StoreOwners(JobModel(tuple(ContainerModel(task.name, (task,)) for task in tasks)))
+    model = JobModel(tuple(ContainerModel(task.name, (task,)) for task in tasks))
     sent = []
 
     def ask(container, question):
@@ -352,9 +350,9 @@ def test_a_page_of_many_containers_is_not_a_page_of_each():
         sent.append(len(answer.entries))
         return answer
 
-    queries = StoreQueries(ask, owners, texts, JobInspector(load_job(FLAT)))
+    queries = StoreQueries(ask, model, texts, JobInspector(load_job(FLAT)))
     question = Question("counts", None, None, 20, 1_000_000)
-    answer = queries._answer(question, owners.everyone, {})
+    answer = queries._answer(question, {})
     assert [each.key for each in answer.entries] == keys[:20]
     assert sum(sent) < 400, "the first containers send a page each, the others what has room in it"
 
@@ -387,16 +385,6 @@ def test_a_job_without_queries_says_how_to_turn_them_on():
                 404,
                 {"error": "queries are off: job.query.enabled=true lets a job answer them"},
             )
-    finally:
-        made.close()
-
-
-def test_keyed_stores_are_asked_of_one_task(empty):
-    made = Scene({**FLAT, "job.query.keyed.stores": "counts"})
-    try:
-        made.container("0", {"counts": {0: engine_with({}, 0), 2: engine_with({}, 2)}})
-        found = {made.get(f"/stores/counts/key-{n}")[0] for n in range(8)}
-        assert found == {404, 503}, "only the keys of container 1 have to wait for it"
     finally:
         made.close()
 

@@ -14,11 +14,11 @@ from samzapy.admin.queries import status_of
 from samzapy.config.job import JobConfig, TlsConfig
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.log_files import PageAddress
+from samzapy.coordinator import server as server_module
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.server import made_for
 from samzapy.coordinator.service import Addresses, CoordinatorService
-from samzapy.coordinator.web import server as server_module
-from samzapy.coordinator.web.tls import made_for
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import ConfigError, RetriableError
 from samzapy.job.lease import ContainerReport, Directive

@@ -11,8 +11,7 @@ from jobs.job_models import job_model
 from jobs.job_status import container, failed_job, job
 from jobs.served_page import OneKey, Shown, served_page
 
-from samzapy.coordinator.web import views as views_module
-from samzapy.coordinator.web.views import Rendered, Shared
+from samzapy.coordinator import views as views_module
 from samzapy.coordinator.wire import JobSpec
 
 
@@ -74,14 +73,6 @@ def test_records_are_looked_up(url, asked, answer):
 def test_a_question_that_cannot_be_answered_says_why(url):
     answer = got(url, "records?store=counts&key=wrong")
     assert (answer.status, answer.json()) == (400, {"error": "key: expected <right>, got 'wrong'"})
-
-
-def test_readers_share_a_rendering_while_it_is_fresh(monkeypatch):
-    now = iter([0.0, 1.0, 20.9, 21.1, 21.1])
-    monkeypatch.setattr(views_module.time, "monotonic", lambda: next(now))
-    made = iter([b"1", b"2"])
-    view = Shared(lambda: Rendered(next(made), "text/plain"))
-    assert [view().body for _ in range(3)] == [b"1", b"1", b"2"]
 
 
 def test_a_job_without_stores_and_streams_has_no_forms():

@@ -6,8 +6,7 @@ import zipfile
 import pytest
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import installed_spark
-from samzapy.java.installed import InstalledSpark
+from samzapy.java.finder import InstalledSpark, installed_spark
 
 SUBJECT_UTIL = "org/apache/hadoop/security/authentication/util/SubjectUtil.class"
 

@@ -11,8 +11,7 @@ from samzapy.cli.main import cli
 from samzapy.devkafka.broker import free_port
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import KAFKA, SPARK, find_java
-from samzapy.java.finder import java_version
-from samzapy.java.installed import InstalledSpark
+from samzapy.java.finder import InstalledSpark, java_version
 
 COMPLETE = "java.base jdk.incubator.vector jdk.unsupported"
 REDUCED = "java.base jdk.unsupported"

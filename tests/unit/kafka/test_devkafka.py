@@ -12,7 +12,7 @@ import pytest
 from samzapy import devkafka
 from samzapy.devkafka import broker, runtime
 from samzapy.devkafka.broker import answers, free_port, is_free
-from samzapy.devkafka.settings import server_properties
+from samzapy.devkafka.runtime import server_properties
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import KAFKA, find_java
 

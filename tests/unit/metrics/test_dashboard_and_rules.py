@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from docs.generator.metrics import alerts as generated
 from samzapy.cli.commands.keys import metrics
-from samzapy.coordinator.job_series import OF_THE_DRIVER
+from samzapy.coordinator.views import OF_THE_DRIVER
 from samzapy.metrics.dashboard import dashboard, expressions, rules
 from samzapy.metrics.families import known_families
 

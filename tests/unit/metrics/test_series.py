@@ -5,7 +5,7 @@ from prometheus_client import parser
 
 from samzapy.metrics import Registry, UserMetrics
 from samzapy.metrics.families import Kind, container_metric, known_families, task_metric
-from samzapy.metrics.series import CONTENT_TYPE, as_text, container_series, is_at_container
+from samzapy.metrics.registry import CONTENT_TYPE, as_text, container_series, is_at_container
 
 TASKS = frozenset(f"Partition {n}" for n in range(3))
 

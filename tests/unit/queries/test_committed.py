@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 from jobs.query_job import engine_with
 
-from samzapy.queries.committed import LARGEST_ENTRY, CommittedStores, PublishedStore
-from samzapy.queries.questions import Entry, Problem, Question
+from samzapy.queries.committed import LARGEST_ENTRY, CommittedStores, Entry, Problem, PublishedStore, Question
 
 QUESTION = Question("counts", None, None, 10, 1_000)
 

@@ -9,9 +9,9 @@ import pytest
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
+from samzapy.coordinator.queries import BadQuestion, store_texts
 from samzapy.errors import SerdeError
-from samzapy.queries.questions import Entry
-from samzapy.queries.text import BadQuestion, store_texts
+from samzapy.queries.committed import Entry
 from samzapy.serializers import JsonSerde
 from samzapy.storage.kv.expiring import StampedSerde
 from samzapy.strict_json import encode

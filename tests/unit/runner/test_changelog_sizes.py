@@ -8,10 +8,10 @@ from jobs.memory_job import MemoryJob
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.job_series import job_series
 from samzapy.coordinator.status import ChangelogSize
+from samzapy.coordinator.views import job_series
 from samzapy.coordinator.wire import JobSpec
-from samzapy.metrics.series import as_text
+from samzapy.metrics.registry import as_text
 from samzapy.runner import driver
 from samzapy.runner.checks import Checks
 from samzapy.runner.driver import changelogs_of, watch_sizes

@@ -8,9 +8,9 @@ import pytest
 from samzapy import StreamTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.coordinator.job_series import job_series
+from samzapy.coordinator.views import job_series
 from samzapy.errors import TaskFailed
-from samzapy.metrics.series import as_text
+from samzapy.metrics.registry import as_text
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare

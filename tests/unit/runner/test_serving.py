@@ -10,14 +10,14 @@ from jobs.query_job import QUERY_JOB
 from samzapy.clock import Measured
 from samzapy.config.loader import load_job
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.job_series import job_series
 from samzapy.coordinator.service import Addresses
 from samzapy.coordinator.status import ContainerStatus
+from samzapy.coordinator.views import are_ready, job_series
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import NO_FACTS, ContainerReport, Facts, PartitionLag
-from samzapy.metrics.series import as_text
+from samzapy.metrics.registry import as_text
 from samzapy.runner.base import run_token
-from samzapy.runner.serving import are_ready, serve
+from samzapy.runner.serving import serve
 from samzapy.testing import ManualClock
 
 

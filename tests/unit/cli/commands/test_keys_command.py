@@ -1,7 +1,7 @@
 """`samzapy keys`."""
 
 from samzapy.config.known_keys import ALL_KEYS
-from samzapy.coordinator.web.access import Tokens
+from samzapy.coordinator.server import Tokens
 
 
 def test_every_key_is_listed_with_default_and_meaning(samzapy):

@@ -17,7 +17,7 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import StoreDiskFailed, Unreachable
 from samzapy.job.lease import ContainerReport
-from samzapy.queries.questions import Problem, Question
+from samzapy.queries.committed import Problem, Question
 from samzapy.runner.prepare import prepare
 from samzapy.testing import ManualClock
 

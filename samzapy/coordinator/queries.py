@@ -1,8 +1,6 @@
-"""Passes readers' requests on to the HTTP ports of containers, and answers questions about the stores of a running job.
+"""Answers questions about the stores of a running job: the driver asks the containers that have them.
 
 =====================================  =============================================================
-GET /containers/ID/metrics             the series of one container, as Prometheus text
-GET /containers/ID/snapshot            its metrics as JSON, by group and name
 GET /stores                            the stores, with the serdes of their keys and values
 GET /stores/NAME/KEY                   the entry of a key, where keys are text
 GET /stores/NAME?key=                  the entry of a key; JSON, unless keys are text
@@ -17,124 +15,165 @@ state, null without a changelog.
 
 An error of `/stores` is `{"error": LINE}` with the status 400 (a bad request), 404 (no such store or key), 409 (the
 store or the key cannot be shown) or 503 (with `retry-after`: the owner is moving).
+
+Keys and values are bytes until here. Values are plain JSON, so that no reader needs the classes of the job.
+
+    serde of the keys     a key in a request                           in an answer
+    string                its text                                     a JSON string
+    bytes                 a JSON string of hexadecimal digits          the same
+    uuid                  a JSON string                                the same
+    integer, long         a JSON number                                the same
+    double                a JSON number                                the same
+    json, msgpack         a JSON value, with a class if one is named   the plain value
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
+from uuid import UUID
 
 import msgspec
-import urllib3
 from msgspec.structs import replace
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from samzapy.coordinator.client import pinned_to
-from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.web.views import LONGEST, Inspector, Record
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SerdeError
-from samzapy.job.lease import HttpAddress
-from samzapy.queries.questions import (
-    STANDBY_LAG,
-    Answer,
-    Entry,
-    Owners,
-    Place,
-    Problem,
-    Question,
-    StoreOwners,
-    merged,
-    pack,
-    question_of_key,
-    unpack,
+from samzapy.api.serde import Serde, hinted
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.coordinator.port import MOST_ASKED
+from samzapy.coordinator.views import LONGEST, Inspector, Record
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError, SerdeError
+from samzapy.job.model import JobModel
+from samzapy.queries.committed import STANDBY_LAG, Answer, Entry, Place, Problem, Question, merged
+from samzapy.serializers import (
+    BytesSerde,
+    DoubleSerde,
+    JsonSerde,
+    StringSerde,
+    TypedSerde,
+    UUIDSerde,
+    as_json,
+    serde_registry,
+    task_serdes,
 )
-from samzapy.queries.text import BadQuestion, StoreText
+from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 from samzapy.storage.kv.scanning import first_beyond
+from samzapy.storage.spec import store_specs
 
-logger = logging.getLogger(__name__)
-
-#: Seconds to wait for a connection to a container, and for the answer to a request that is passed on.
-CONNECT_S, ANSWER_S = 2.0, 10.0
-#: Seconds that a container may take to answer a question.
-QUESTION_S = 5.0
+#: Bytes of the answers about one key.
+_KEY_BYTES = 65_536
 #: The largest page of a query, in entries and in bytes.
 PAGE_ENTRIES, _PAGE_BYTES = 1_000, 1_048_576
 #: Seconds after which a client may ask again.
 RETRY_S = 1
-#: Containers that are asked at the same time. Each may answer with a whole page.
-_ASKED = 16
 _OF_A_KEY = frozenset({"key", "partition", "standby"})
 _OF_A_PAGE = frozenset({"from", "to", "prefix", "partition", "standby", "limit", "after"})
 _PATHS = ("/stores", "/stores/{name}", "/stores/{name}/{key:path}")
 
 
-class ContainerPorts:
-    """The HTTP ports of a job's containers, as the driver calls them. Any thread may call it.
+class BadQuestion(SamzapyError):
+    """Raised for a question that a store does not allow; the message names the allowed values."""
 
-    A container is at the address that its newest attempt has reported, with the certificate that it has reported. An
-    attempt that was superseded is never asked.
-    """
 
-    def __init__(self, coordinator: Coordinator, token: str) -> None:
-        self._coordinator = coordinator
-        self._headers = {"authorization": f"Bearer {token}"}
-        self._manager = urllib3.PoolManager(num_pools=1_000, maxsize=_ASKED)
-        #: The connections to each container, with the port that they are for.
-        self._pools: dict[str, tuple[HttpAddress, urllib3.HTTPConnectionPool]] = {}
+class StoreText:
+    """Converts the keys and values of one store. Any thread may call it."""
 
-    @property
-    def routes(self) -> list[Route]:
-        """The routes that are passed on."""
-        return [Route(f"/containers/{{id}}/{name}", self._pass_on) for name in ("metrics", "snapshot")]
+    def __init__(
+        self,
+        store: StoreConfig,
+        key_serde: Serde,
+        plain_key_serde: Serde,
+        value_serde: Serde,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`key_serde` is the task's, for the class of the keys if they have one; the other two make plain values."""
+        self.name = store.name
+        self.key_serde = store.key_serde or "bytes"
+        self.value_serde = store.msg_serde or "plain values of its view"
+        self.takes_paths = isinstance(key_serde, StringSerde)
+        """Whether a key is its text, so that it can stand in a path."""
+        self._serde = key_serde
+        self._keys, self._values = plain_key_serde, value_serde
+        self._from_text = _parser(key_serde)
+        self._expiry = None if store.ttl_ms is None else Expiry(store.ttl_ms, clock)
 
-    def ask(self, container_id: str, question: Question) -> Answer:
-        """The container's answer; `MOVING` without one."""
-        port = self._coordinator.ports.get(container_id)
-        if port is None:
-            return Answer(problem=Problem.MOVING, message="its container is starting or moving")
+    def key(self, text: str, part: str) -> bytes:
+        """The bytes of a key of a request; `part` names the parameter. Raises BadQuestion."""
         try:
-            status, body, _ = self._request(container_id, port, "POST", "/questions", QUESTION_S, pack(question))
-            if status == 200:
-                return unpack(Answer, body)
-            reason = f"answers {status}"
-        except urllib3.exceptions.ReadTimeoutError:
-            reason = f"has not answered for {QUESTION_S:g} s"
-        except (urllib3.exceptions.HTTPError, ValueError) as cause:
-            logger.debug("Container %s does not answer: %s", container_id, cause)
-            reason = f"does not answer ({type(cause).__name__})"
-        return Answer(problem=Problem.MOVING, message=f"container {container_id} {reason}")
+            encoded = self._serde.to_bytes(self._from_text(text))
+        except Exception as cause:
+            why = " ".join(str(cause).split()) or type(cause).__name__
+            expected = "text" if self.takes_paths else f"JSON for the serde {self.key_serde}"
+            raise BadQuestion(f"{part}: expected {expected}, got {text[:100]!r} ({why[:300]})") from cause
+        return bytes(encoded)
 
-    def _pass_on(self, request: Request) -> Response:
-        container_id: str = request.path_params["id"]
-        if not self._coordinator.knows(container_id):
-            return PlainTextResponse("unknown container\n", 404)
-        port = self._coordinator.ports.get(container_id)
-        if port is None:
-            return PlainTextResponse(f"container {container_id} is starting or moving, or has no port\n", 503)
-        name = request.url.path.rpartition("/")[2]
+    def prefix(self, text: str) -> bytes:
+        """The first bytes of the keys that start with `text`. Raises BadQuestion."""
+        if not self._serde.keeps_prefixes:
+            raise BadQuestion(
+                f"prefix: needs a key serde that keeps prefixes (string, bytes), {self.key_serde} does not"
+            )
+        return self.key(text, "prefix")
+
+    def bound(self, text: str, part: str) -> bytes:
+        """A bound of a range. Raises BadQuestion."""
+        if not self._serde.keeps_order:
+            raise BadQuestion(
+                f"{part}: a range needs a key serde that keeps order (string, bytes, uuid), {self.key_serde} does not"
+            )
+        return self.key(text, part)
+
+    def is_alive(self, entry: Entry) -> bool:
+        """Whether it has not expired by now."""
+        return self._expiry is None or put_time(entry.value) > self._expiry.horizon()
+
+    def shown(self, entry: Entry) -> dict[str, Any]:
+        """The entry as an object of JSON. Raises SerdeError for one that cannot be read."""
+        value = entry.value if self._expiry is None else unstamped(entry.value)
+        return {
+            "key": self._json(self._keys, entry.key, "a key"),
+            "value": self._json(self._values, value, "the value of a key"),
+            "partition": entry.partition,
+        }
+
+    def _json(self, serde: Serde, data: bytes, part: str) -> msgspec.Raw:
         try:
-            status, body, kind = self._request(container_id, port, "GET", f"/{name}", ANSWER_S)
-        except urllib3.exceptions.HTTPError as cause:
-            return PlainTextResponse(f"container {container_id} does not answer ({type(cause).__name__})\n", 503)
-        return Response(body, status, media_type=kind)
+            return msgspec.Raw(as_json(serde.from_bytes(data)).encode())
+        except Exception as cause:
+            raise SerdeError(f"store '{self.name}': {part} cannot be read: {hinted(serde).misfit(cause)}") from cause
 
-    def _request(
-        self, container_id: str, port: HttpAddress, method: str, path: str, answer_s: float, body: bytes | None = None
-    ) -> tuple[int, bytes, str | None]:
-        known = self._pools.get(container_id)
-        if known is None or known[0] != port:
-            pool = self._manager.connection_from_url(port.url, pinned_to(port.fingerprint))
-            known = self._pools[container_id] = port, pool
-        timeout = urllib3.Timeout(connect=min(CONNECT_S, answer_s), read=answer_s)
-        answer = known[1].urlopen(method, path, body, self._headers, retries=False, timeout=timeout)
-        return answer.status, answer.data, answer.headers.get("content-type")
+
+def _parser(serde: Serde) -> Callable[[str], Any]:
+    """Parses a key's text to an object that the serde takes."""
+    if isinstance(serde, StringSerde):
+        return str
+    if isinstance(serde, TypedSerde):
+        typed = JsonSerde().of_type(serde.object_type)
+        return lambda text: typed.from_bytes(text.encode())
+    if isinstance(serde, BytesSerde):
+        return lambda text: bytes.fromhex(msgspec.json.decode(text, type=str))
+    if isinstance(serde, UUIDSerde):
+        return lambda text: UUID(msgspec.json.decode(text, type=str))
+    if isinstance(serde, DoubleSerde):
+        return lambda text: msgspec.json.decode(text, type=float)
+    return msgspec.json.decode
+
+
+def store_texts(config: JobConfig) -> dict[str, StoreText]:
+    """The texts of a job's stores, by name. Imports the classes of keys and values. Raises ConfigError."""
+    typed, plain = task_serdes(config), serde_registry(config)
+    return {
+        name: StoreText(spec.config, spec.serdes(typed)[0], *spec.serdes(plain))
+        for name, spec in store_specs(config).items()
+    }
 
 
 def no_queries() -> list[Route]:
@@ -163,16 +202,20 @@ class StoreQueries(Inspector):
     def __init__(
         self,
         ask: Callable[[str, Question], Answer],
-        owners: StoreOwners,
+        model: JobModel,
         texts: Mapping[str, StoreText],
         streams: Inspector,
     ) -> None:
         """`ask` passes a question to the container with that id."""
         self._ask = ask
-        self._owners = owners
+        self._model = model
+        #: The container of each task, by changelog partition.
+        self._containers = {
+            task.changelog_partition: container.id for container in model.containers for task in container.tasks
+        }
         self._texts = texts
         self._messages = streams
-        self._threads = ThreadPoolExecutor(_ASKED, "samzapy-questions")
+        self._threads = ThreadPoolExecutor(MOST_ASKED, "samzapy-questions")
         self.stores, self.streams = sorted(texts), streams.streams
 
     @property
@@ -185,7 +228,7 @@ class StoreQueries(Inspector):
         if text is None:
             raise ConfigError([ConfigProblem("store", store, f"the stores are {', '.join(self.stores)}")])
         data = text.key(key, "key")
-        answer = self._answer(self._question_of(text, data), self._owners.of_key(store, data), {})
+        answer = self._answer(self._question_of(text, data), {})
         return [_record(text, entry, answer.as_of[entry.partition]) for entry in answer.entries if text.is_alive(entry)]
 
     def message(self, stream: str, partition: str, offset: str) -> Sequence[Record]:
@@ -196,7 +239,7 @@ class StoreQueries(Inspector):
             {"name": name, "key_serde": text.key_serde, "msg_serde": text.value_serde, "text_keys": text.takes_paths}
             for name, text in sorted(self._texts.items())
         ]
-        return _json(200, {"stores": stores, "partitions": sorted(self._owners.partitions)})
+        return _json(200, {"stores": stores, "partitions": sorted(self._containers)})
 
     def _store(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -227,11 +270,11 @@ class StoreQueries(Inspector):
         return self._page(text, _parameters(request, _OF_A_PAGE))
 
     def _question_of(self, text: StoreText, key: bytes) -> Question:
-        return question_of_key(text.name, key, len(self._owners.partitions))
+        """The question about one key, which any task may have put into its store."""
+        return Question(text.name, key, key + b"\x00", len(self._containers), _KEY_BYTES)
 
     def _entry(self, text: StoreText, key: bytes, parameters: Mapping[str, str]) -> Response:
-        owners = self._of_partition(parameters) or self._owners.of_key(text.name, key)
-        answer = self._answer(self._question_of(text, key), owners, parameters)
+        answer = self._answer(self._question_of(text, key), parameters)
         entries = [entry for entry in answer.entries if text.is_alive(entry)]
         as_of = _as_of(answer)
         if not entries:
@@ -245,10 +288,9 @@ class StoreQueries(Inspector):
     def _page(self, text: StoreText, parameters: Mapping[str, str]) -> Response:
         lower, upper = _bounds(text, parameters)
         most = _number(parameters, "limit", PAGE_ENTRIES, 1, PAGE_ENTRIES)
-        owners = self._of_partition(parameters) or self._owners.everyone
         after = _place(parameters["after"]) if "after" in parameters else None
         question = Question(text.name, lower, upper, most, _PAGE_BYTES, after=after)
-        answer = self._answer(question, owners, parameters)
+        answer = self._answer(question, parameters)
         body = {
             "store": text.name,
             "entries": [text.shown(entry) for entry in answer.entries if text.is_alive(entry)],
@@ -257,30 +299,29 @@ class StoreQueries(Inspector):
         }
         return _json(200, body, answer.lag)
 
-    def _of_partition(self, parameters: Mapping[str, str]) -> Owners | None:
-        """The owner of the partition that is asked for; None without one."""
+    def _asked(self, parameters: Mapping[str, str]) -> tuple[list[str], tuple[int, ...] | None]:
+        """The containers to ask, and the partitions to ask them about; None for all."""
         if "partition" not in parameters:
-            return None
-        partitions = self._owners.partitions
-        number = _number(parameters, "partition", 0, 0, max(partitions))
-        if number not in partitions:
-            raise BadQuestion(f"partition: expected one of {', '.join(map(str, sorted(partitions)))}, got {number}")
-        return self._owners.of_partition(number)
+            return [container.id for container in self._model.containers], None
+        number = _number(parameters, "partition", 0, 0, max(self._containers))
+        if number not in self._containers:
+            raise BadQuestion(
+                f"partition: expected one of {', '.join(map(str, sorted(self._containers)))}, got {number}"
+            )
+        return [self._containers[number]], (number,)
 
-    def _answer(self, question: Question, owners: Owners, parameters: Mapping[str, str]) -> Answer:
-        """The merged answer of all owners, `_ASKED` at a time; the entries found so far bound what the next return.
-        Raises RetriableError while an owner moves, EnvironmentFailure if the question is refused."""
+    def _answer(self, question: Question, parameters: Mapping[str, str]) -> Answer:
+        """The merged answer of the containers, `MOST_ASKED` at a time; the entries found so far bound what the next
+        return. Raises RetriableError while an owner moves, EnvironmentFailure if the question is refused."""
+        ids, partitions = self._asked(parameters)
+        question = replace(question, partitions=partitions)
         standby = {"true": True, "false": False}.get(parameters.get("standby", "false"))
         if standby is None:
             raise BadQuestion(f"standby: expected true or false, got {parameters['standby']!r}")
-        result, ids = Answer(), list(owners)
-        for start in range(0, len(ids), _ASKED):
-            bounded = question.within(result)
-
-            def answer(container: str, bounded: Question = bounded) -> Answer:
-                return self._of_container(container, replace(bounded, partitions=owners[container]), standby=standby)
-
-            answers = self._threads.map(answer, ids[start : start + _ASKED])
+        result = Answer()
+        for start in range(0, len(ids), MOST_ASKED):
+            ask = partial(self._of_container, question=question.within(result), standby=standby)
+            answers = self._threads.map(ask, ids[start : start + MOST_ASKED])
             result = merged((result, *answers), question.most, question.most_bytes)
             if result.problem is Problem.MOVING:
                 raise RetriableError(f"store '{question.store}': {result.message}; ask again")
@@ -290,7 +331,7 @@ class StoreQueries(Inspector):
 
     def _of_container(self, container: str, question: Question, *, standby: bool) -> Answer:
         answer = self._ask(container, question)
-        for substitute in self._owners.model.standbys_of(container) if standby else ():
+        for substitute in self._model.standbys_of(container) if standby else ():
             if answer.problem is not Problem.MOVING:
                 break
             answer = self._ask(substitute, question)
