@@ -154,7 +154,6 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
             )
         ],
         "tests/torture/crashes/test_crash_matrix.py": [('"6", "7")]', '"6", "6a", "7")]')],
-        "tests/torture/crashes/test_async_crash_matrix.py": [('"6", "7")]', '"6", "6a", "7")]')],
     },
 }
 #: Named files that a toy needs not touch: it brings no library, and the suites of all windows run over it.

@@ -85,7 +85,7 @@ def pytest_terminal_summary(terminalreporter, config):
 def proxied(tmp_path_factory):
     """(bootstrap past the proxy, proxy): a broker with one address behind the proxy."""
     hidden = free_port()
-    with TcpProxy(hidden, seed=13) as proxy:
+    with TcpProxy(hidden) as proxy:
         listener = Listener("PROXIED", "PLAINTEXT", hidden, proxy.port)
         with DevBroker(tmp_path_factory.mktemp("proxied"), tied=True, listeners=[listener]) as broker:
             yield broker.running.bootstrap, proxy

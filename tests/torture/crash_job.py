@@ -1,9 +1,6 @@
 """A job whose outcome tells what happened to every input: ids out, and a fold per key in the store."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import closing, contextmanager
@@ -131,12 +128,6 @@ class CrashJob:
         report = run_job(self.flat, clock)
         self.took_s = time.monotonic() - began
         return report
-
-    def run_until_killed(self, fail):
-        """Run in a process of its own that a fail point ends by SIGKILL; its exit code."""
-        command = [sys.executable, __file__, json.dumps(self.flat)]
-        environ = {**os.environ, "SAMZAPY_FAIL": fail}
-        return subprocess.run(command, env=environ, check=False, timeout=120, capture_output=True).returncode
 
     def recover(self, most=3):
         """Run until a run ends well; what the others, at the most `most`, failed with."""
@@ -272,7 +263,3 @@ def measured(outputs, state, ids, guarantee, before=None):
         "duplicated": sum(outputs.values()) - sum(1 for i in ids if outputs[i]) + sum(n - 1 for n in twice.values()),
         "mismatches": sum(1 for key in exact.keys() | state.keys() if exact.get(key) != state.get(key)),
     }
-
-
-if __name__ == "__main__":
-    run_job(json.loads(sys.argv[1]))

@@ -71,12 +71,6 @@ def test_every_seeded_bug_is_counted(bug, seen_as):
     assert {what for what, number in numbers.items() if number} == seen_as
 
 
-def test_an_update_applied_twice_is_a_duplicate_where_none_may_be_repeated():
-    outputs, state = right()
-    apply_an_update_twice(outputs, state)
-    assert measured(outputs, state, IDS, "at-most-once")["duplicated"] == 1
-
-
 def test_what_came_before_is_part_of_the_state_and_not_of_the_round():
     before = fold(IDS)
     ids = range(40, 60)
@@ -116,8 +110,3 @@ def test_rows_are_summed_per_scenario_guarantee_and_system_with_the_longest_reco
     outcomes.rows.append(row("exactly-once", system="local"))
     assert [(each.system, each.runs) for each in outcomes.per_system()] == [("local", 2), ("memory", 1)]
     assert "| crash | exactly-once | memory, local | 3 | 30 | 3 | 0 | 0 | 0 | 3.0 |  |  |\n" in outcomes.markdown()
-
-
-def test_an_unknown_guarantee_is_refused():
-    with pytest.raises(ValueError, match="got 'exactly-onse'"):
-        row("exactly-onse")

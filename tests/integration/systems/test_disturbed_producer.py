@@ -21,7 +21,7 @@ FACTORY = KafkaSystemFactory()
 def proxied(tmp_path_factory):
     """(settings of a system behind the proxy, proxy)."""
     hidden = free_port()
-    with TcpProxy(hidden, seed=13) as proxy:
+    with TcpProxy(hidden) as proxy:
         listener = Listener("PROXIED", "PLAINTEXT", hidden, proxy.port)
         with DevBroker(tmp_path_factory.mktemp("proxied"), tied=True, listeners=[listener]):
             yield kafka_at(f"127.0.0.1:{proxy.port}"), proxy

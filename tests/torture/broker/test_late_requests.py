@@ -1,19 +1,10 @@
 """Requests and responses of transactions that come too late: the class of faults that tears transactions apart."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
-from live_ledger import DEADLINE_S, LiveLedger, for_seconds, load_on
-from rigs.streams_of import kafka_at
+from live_ledger import LiveLedger, for_seconds, load_on
 from rigs.tcp_proxy import Api, Way
 
-from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.clock import SYSTEM_CLOCK
-from samzapy.system.kafka import KafkaSystemFactory
-
 pytestmark = pytest.mark.kafka
-FACTORY = KafkaSystemFactory()
 #: librdkafka gives up on an answer, and sends again, before samzapy gives up on librdkafka.
 ITS_OWN_RETRY = {"systems.sys.producer.socket.timeout.ms": "1000"}
 #: samzapy gives up first.
@@ -21,62 +12,6 @@ OUR_TIME_OUT = {
     "systems.sys.samza.factory": "live_ledger:ImpatientKafka",
     "systems.sys.producer.socket.timeout.ms": "6000",
 }
-
-
-@pytest.mark.parametrize("lost", ["answer", "connection", "every connection"])
-def test_a_late_end_of_one_transaction_does_not_end_the_next(proxied, clients, unique_topic, lost, outcome):
-    direct, proxy = proxied
-    stream = unique_topic()
-    admin = clients(FACTORY.admin(kafka_at(direct), "a"))
-    admin.create(StreamSpec(stream, 1))
-    settings = kafka_at(f"127.0.0.1:{proxy.port}", socket_timeout_ms=1000 if lost == "answer" else 60_000)
-    producer = clients(FACTORY.producer(settings, "p", stream))
-    producer.init_transactions()
-    hold = proxy.hold(Api.END_TXN)
-    write(producer, stream, b"first")
-    with ThreadPoolExecutor(1) as pool:
-        committing = pool.submit(producer.commit)
-        hold.wait()
-        if lost == "connection":
-            assert proxy.cut(hold) == 1
-        elif lost == "every connection":
-            proxy.cut()
-        committing.result(60)
-    write(producer, stream, b"second")
-    proxy.heal()
-    hold.wait_until_answered()
-    producer.abort()
-    write(producer, stream, b"third")
-    producer.commit()
-    found = values(clients, direct, admin, SystemStreamPartition("kafka", stream, 0))
-    outcome(
-        "late end of a transaction",
-        guarantee="any",
-        system="kafka",
-        events=3,
-        faults=1,
-        lost=len({b"first", b"third"} - set(found)),
-        duplicated=len(found) - len(set(found)),
-        mismatches=found.count(b"second"),
-    )
-
-
-def write(producer, stream, value):
-    producer.begin()
-    producer.send([OutgoingRecord(stream, b"k", value, 0)])
-    producer.flush()
-
-
-def values(clients, address, admin, ssp):
-    """What readers of committed records see, once everything is decided."""
-    bound = admin.offsets([ssp])[ssp].upcoming
-    consumer = clients(FACTORY.consumer(kafka_at(address), "c"))
-    consumer.start({ssp: 0})
-    found, deadline = [], SYSTEM_CLOCK.monotonic() + DEADLINE_S
-    while consumer.position(ssp) < bound:
-        assert SYSTEM_CLOCK.monotonic() < deadline, f"only {found} came in time"
-        found += [value for batch in consumer.poll(0.2, 100) for value in batch.values]
-    return found
 
 
 def late(api_key, way, count=1):

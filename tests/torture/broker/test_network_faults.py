@@ -27,11 +27,6 @@ def reset_three_times(proxy):
         for_seconds(1)
 
 
-def strand(proxy):
-    proxy.strand()
-    for_seconds(3)
-
-
 def refuse(proxy):
     proxy.refuse()
     proxy.reset()
@@ -43,10 +38,7 @@ FAULTS = {
     "black hole": lambda proxy: (proxy.black_hole(), for_seconds(6)),
     "requests lost": lambda proxy: (proxy.half_open(Way.REQUEST), for_seconds(4)),
     "responses lost": lambda proxy: (proxy.half_open(Way.RESPONSE), for_seconds(4)),
-    "connections stranded": strand,
     "connections refused": refuse,
-    "delay": lambda proxy: (proxy.delay(100, 90), for_seconds(2)),
-    "throttle": lambda proxy: (proxy.throttle(200_000), for_seconds(2)),
 }
 
 

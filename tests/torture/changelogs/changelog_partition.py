@@ -47,21 +47,6 @@ class Changelog:
         producer.flush()
         producer.close()
 
-    def transaction(self, changes, end):
-        """Changes in a transaction that is committed, aborted, or left open by a producer that its successor ends."""
-        producer = self.factory.producer(self.settings, "test", "writer")
-        producer.init_transactions()
-        producer.begin()
-        producer.send_columns(change_columns(SSP.stream, SSP.partition, changes))
-        producer.flush()
-        if end == "dead":
-            successor = self.factory.producer(self.settings, "test", "writer")
-            successor.init_transactions()
-            successor.close()
-        else:
-            getattr(producer, end)()
-        producer.close()
-
     def restore(self):
         """Restore the local store from where it is; its rows, how many records were read, and the end of the log."""
         stores = LocalStores(self.base, "job-1", "Partition 0", lock_wait_s=0.0)

@@ -18,7 +18,6 @@ from samzapy.api.system import OutgoingRecord
 from samzapy.config.loader import load_job
 from samzapy.errors import ForeignRecords
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.runner.prepare import prepare
 from samzapy.system.clients import system_factory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -113,41 +112,6 @@ def test_a_record_that_is_written_at_any_step_of_a_commit_is_refused_by_the_run_
     with pytest.raises(ForeignRecords):
         ledger.run()
     refused(ledger, outcome, "foreign record while the job ran", before)
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_job_file_that_was_copied_with_its_changelog_is_refused_and_the_first_job_goes_on(job, guarantee, outcome):
-    ledger = job(guarantee)
-    with pytest.raises(ForeignRecords, match="has written nothing there"):
-        prepare(load_job(ledger.flat | {"job.name": f"copy-of-{ledger.prefix}"}))
-    ledger.send(40)
-    ledger.run()
-    outcome("copied job file", **ledger.numbers(faults=1))
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_copy_that_runs_while_the_first_job_has_committed_nothing_ends_both_and_neither_has_the_others_state(
-    kafka, guarantee, tmp_path
-):
-    system = {"systems.sys.samza.factory": "kafka", "systems.sys.consumer.bootstrap.servers": kafka}
-    first = CrashJob(system, uuid.uuid4().hex[:8], tmp_path / "state", guarantee)
-    own = {name: first.flat[name] for name in ("job.name", "job.logged.store.base.dir")}
-    copy = {"job.name": f"copy-of-{own['job.name']}", "job.logged.store.base.dir": str(tmp_path / "copy")}
-
-    def run_the_copy(_):
-        first.flat |= copy
-        first.run()
-        first.flat |= own
-
-    with closing(first):
-        first.send(40)
-        # The first commit of a new job says where it begins: nothing is in the changelog yet.
-        arm("commit.7", 1, run_the_copy)
-        with pytest.raises(ForeignRecords, match="store adopt"):
-            first.run()
-        assert first.state() == fold(range(40))
-        with pytest.raises(ForeignRecords):
-            first.run()
 
 
 def aborted_by_somebody_else(ledger, kafka):

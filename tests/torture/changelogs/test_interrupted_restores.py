@@ -9,7 +9,7 @@ import sys
 
 import changelog_partition
 import pytest
-from changelog_partition import BATCH, SSP, Changelog
+from changelog_partition import BATCH, Changelog
 from crash_job import fold
 from outcomes import ANY, GUARANTEES
 
@@ -83,72 +83,6 @@ def test_a_restore_that_is_killed_goes_on_where_the_disk_was_or_begins_again(tmp
     found, _ = changelog.restore()
     changelog.admin.close()
     judge(outcome, "restore cut off", changelog, found, rows(written), len(written))
-
-
-def everything_deleted(changelog, written):
-    changelog.admin.delete_records(SSP, changelog.admin.offsets([SSP])[SSP].upcoming)
-    return {}
-
-
-def a_truncated_beginning(changelog, written):
-    changelog.admin.delete_records(SSP, len(written) // 2)
-    return rows(written[len(written) // 2 :])
-
-
-def holes_of_compaction(changelog, written):
-    changelog.admin.compact(SSP.stream)
-    changelog.admin.compact(SSP.stream)
-    return rows(written)
-
-
-def a_committed_end(changelog, written):
-    more = changes(50, seed=1)
-    changelog.transaction(more, "commit")
-    return rows(written, more)
-
-
-def an_aborted_end(changelog, written):
-    changelog.transaction(changes(50, seed=1), "abort")
-    return rows(written)
-
-
-def an_end_that_a_dead_producer_left_open(changelog, written):
-    changelog.transaction(changes(50, seed=1), "dead")
-    return rows(written)
-
-
-def nothing_but_deletions(changelog, written):
-    gone = [(key, None) for key in sorted(dict(written))]
-    changelog.append(gone)
-    return {}
-
-
-def as_it_was_written(changelog, written):
-    return rows(written)
-
-
-SHAPES = [
-    as_it_was_written,
-    everything_deleted,
-    a_truncated_beginning,
-    holes_of_compaction,
-    a_committed_end,
-    an_aborted_end,
-    an_end_that_a_dead_producer_left_open,
-    nothing_but_deletions,
-]
-
-
-@pytest.mark.parametrize("written", [0, 1, 1_000])
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-def test_a_changelog_of_any_shape_is_restored_to_its_end(changelog, shape, written, outcome):
-    records = changes(written)
-    changelog.append(records)
-    expected = shape(changelog, records)
-    found, _ = changelog.restore()
-    again, read = changelog.restore()
-    assert (again, read) == (found, 0)
-    judge(outcome, "changelog of eight shapes restored", changelog, found, expected, written)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

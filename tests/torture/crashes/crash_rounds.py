@@ -1,6 +1,5 @@
 """One job that is crashed at one point after the other: each round sends, crashes, starts again and measures."""
 
-import signal
 from contextlib import contextmanager
 
 import pytest
@@ -45,13 +44,6 @@ class CrashRounds:
                 self.job.run()
         finally:
             disarm()
-
-
-class KilledRounds(CrashRounds):
-    """Rounds that SIGKILL ends: nothing is flushed, closed or aborted."""
-
-    def _crash(self, point, nth):
-        assert self.job.run_until_killed(f"{point}:{nth}:kill") == -signal.SIGKILL
 
 
 class RoundsByCase:

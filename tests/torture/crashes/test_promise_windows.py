@@ -7,7 +7,6 @@ lost       inputs that never came out            missing   inputs that the state
 repeated   outputs beyond the first of an input  doubled   times that the state has an input beyond the first
 """
 
-import random
 import uuid
 from collections import Counter
 from typing import NamedTuple
@@ -145,28 +144,3 @@ def test_a_crash_costs_its_window_and_no_message_more(make_job, guarantee, point
     else:
         assert found.lost == found.missing == 0
         assert expected.repeated <= found.repeated <= WINDOW
-
-
-@pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once"])
-@pytest.mark.parametrize("seed", [1, 2])
-def test_crashes_in_a_row_cost_at_most_a_window_each(make_job, guarantee, seed, monkeypatch):
-    make, _ = make_job
-    poll, crashes = 7, 6
-    job = make(guarantee, poll)
-    chance = random.Random(seed)
-    points = [name for name in (AT_MOST_ONCE if guarantee == "at-most-once" else AT_LEAST_ONCE) if name != AMID]
-    steps = [point.partition(":")[0] for point in points]
-    for _ in range(crashes):
-        job.send(3 * WINDOW)
-        crash(job, f"{chance.choice(steps)}:{chance.randint(1, 2)}", monkeypatch)
-    job.run()
-    found = cost(job)
-    if guarantee == "at-most-once":
-        # Polls and commits do not fall together here: what is polled and not done comes on top.
-        assert found.lost <= crashes * (WINDOW + poll)
-        assert found.missing <= crashes * (WINDOW + poll)
-        assert (found.repeated, found.doubled) == (0, 0)
-    else:
-        assert (found.lost, found.missing) == (0, 0)
-        assert found.repeated <= crashes * WINDOW
-        assert found.doubled == 0

@@ -1,16 +1,11 @@
 """Graceful stops, crash loops, a hundred starts in one process, clocks that jump, and too little memory."""
 
-import gc
 import os
-import signal
-import subprocess
 import sys
-import threading
 from pathlib import Path
 
-import psutil
 import pytest
-from crash_job import CrashJob, LedgerTask
+from crash_job import CrashJob
 from outcomes import GUARANTEES
 from rigs.job_process import JobProcess
 
@@ -90,50 +85,6 @@ def test_thirty_crashes_in_a_row_leave_nothing_behind(ledger, guarantee, point, 
     outcome("thirty crashes in a row", **job.numbers(faults=30))
 
 
-def resources():
-    """Open files and threads of this process, and its resident memory in bytes, once every sweep for orphans is
-    over."""
-    for thread in threading.enumerate():
-        if thread.name == "samzapy-orphans":
-            thread.join()
-    gc.collect()
-    process = psutil.Process()
-    return process.num_fds(), process.num_threads(), process.memory_info().rss
-
-
-def test_a_hundred_starts_and_stops_leave_no_file_no_thread_and_no_memory_behind(ledger, outcome):
-    job = ledger("exactly-once")
-    for cycle in range(100):
-        job.send(10)
-        job.run()
-        if cycle == 29:
-            files, threads, memory = resources()
-    files_after, threads_after, memory_after = resources()
-    assert files_after <= files
-    assert threads_after <= threads
-    # An engine that stays open is some megabytes; seventy of them are hundreds.
-    assert memory_after - memory < 50_000_000
-    outcome("a hundred starts and stops", **job.numbers(faults=0))
-
-
-def test_crashes_leave_no_file_and_no_thread_behind_either(ledger, outcome):
-    job = ledger("exactly-once")
-    job.send(20)
-    job.run()
-    for cycle in range(30):
-        job.send(10)
-        arm("commit.5a" if cycle % 2 else "commit.4")
-        with pytest.raises(FailPointReached):
-            job.run()
-        if cycle == 9:
-            files, threads, _ = resources()
-    files_after, threads_after, _ = resources()
-    assert files_after <= files
-    assert threads_after <= threads
-    job.run()
-    outcome("thirty crashes in one process", **job.numbers(faults=30))
-
-
 class JumpingClock:
     """The machine's clock, its wall time off by hours that change at every look, its intervals as they are or none."""
 
@@ -174,45 +125,3 @@ def test_a_clock_that_jumps_between_and_within_runs_changes_nothing(ledger, guar
     disarm()
     job.run(CLOCKS[clock]())
     outcome("clock jumps", **job.numbers(faults=1))
-
-
-class HoardingLedger(LedgerTask):
-    """Takes 64 MB a message, from the hundredth on, and gives nothing back."""
-
-    def init(self, context):
-        super().init(context)
-        self.hoard = []
-
-    def process(self, envelope, collector, coordinator):
-        super().process(envelope, collector, coordinator)
-        if envelope.message >= 100:
-            self.hoard.append(bytearray(64 << 20))
-
-
-#: A gigabyte more than what the command has taken when it begins.
-LITTLE_MEMORY = """
-import resource, sys
-import psutil, test_restarts
-from samzapy.cli.main import main
-import samzapy.runner.local, samzapy.storage.rocksdb, samzapy.system.local.factory
-resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (1 << 30), resource.RLIM_INFINITY))
-sys.argv = ["samzapy", "run", "job.properties", "--runner", "local", "--until-end"]
-main()
-"""
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_process_without_memory_ends_and_its_successor_goes_on(job_on_disk, guarantee, tmp_path, outcome):
-    job = job_on_disk(guarantee)
-    job.send(100)
-    job.run()
-    job.send(100)
-    write_job(tmp_path, job.flat | {"task.class": "test_restarts:HoardingLedger"})
-    environment = os.environ | IMPORTS
-    command = [sys.executable, "-c", LITTLE_MEMORY]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode != 0, done.stdout
-    # A thread of RocksDB that gets no memory first ends the process by itself.
-    assert "MemoryError" in done.stderr or done.returncode == -signal.SIGABRT, done.stderr
-    assert not job.recover()
-    outcome("no memory left", **job.numbers(faults=1))

@@ -92,24 +92,6 @@ def test_a_job_that_is_stopped_while_a_second_copy_starts_is_refused_when_it_goe
     outcome("stopped job, second copy", guarantee=guarantee, system="kafka", faults=1, **measured)
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_of_two_copies_of_a_job_the_newest_start_goes_on_and_the_other_ends(system, guarantee, scene, outcome):
-    name, keys = system
-    job = scene(keys, guarantee)
-    first = job.start("--runner", "local")
-    until_more_is_written(job, first)
-    # Without a handover, so that nothing but the record and the fence ends the first.
-    second = job.start("--runner", "local", "--config", "job.handover.ms=0")
-    assert first.wait(PATIENCE_S) == 1, first.errors
-    said = [line for line in first.errors.splitlines() if line.startswith("error: ")]
-    assert len(said) == 1, first.errors
-    assert said[0].startswith(f"error: another run of job '{job.prefix}' (started at ")
-    assert said[0].endswith(f", pid {second.process.pid}) has taken over")
-    until_more_is_written(job, second)
-    measured = finish(job, second)
-    outcome("two copies of a job", guarantee=guarantee, system=name, faults=1, **measured)
-
-
 class Cluster:
     """One run on a small Spark cluster, and what can be done to its processes."""
 

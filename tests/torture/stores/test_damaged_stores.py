@@ -104,17 +104,6 @@ def with_local_stores(ledger, guarantee):
     return job
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_job_whose_table_has_a_flipped_bit_goes_on_with_its_exact_state(ledger, seed, outcome):
-    job = with_local_stores(ledger, GUARANTEES[seed % 4])
-    random_ = random.Random(seed)
-    table = random_.choice(job.store_files("*.sst"))
-    flip(table, random_.randrange(table.stat().st_size))
-    job.send(50)
-    job.recover()
-    outcome("bit flipped in a table while stopped", **job.numbers(faults=1))
-
-
 @pytest.mark.parametrize(("file", "harm", "guarantee"), DAMAGES)
 def test_a_damaged_file_means_an_earlier_commit_or_a_rebuilt_store(ledger, file, harm, guarantee, outcome):
     job = with_local_stores(ledger, guarantee)
@@ -137,15 +126,6 @@ def test_a_marker_that_says_nothing_means_a_rebuilt_store(ledger, guarantee, mar
     assert not job.recover()
     assert job.set_aside()
     outcome("marker of a store overwritten", **job.numbers(faults=1))
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_state_directory_that_is_gone_is_made_again(ledger, guarantee, outcome):
-    job = with_local_stores(ledger, guarantee)
-    shutil.rmtree(job.state_folder)
-    job.send(50)
-    assert not job.recover()
-    outcome("state directory removed while stopped", **job.numbers(faults=1))
 
 
 def remove(folder):

@@ -3,11 +3,7 @@
 import os
 import resource
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,7 +11,7 @@ import pytest
 from limits import lower, no_more_files, restored_afterwards, without_rights
 from outcomes import GUARANTEES
 
-from samzapy.errors import SamzapyError, StoreError, StoreLocked
+from samzapy.errors import SamzapyError, StoreError
 from samzapy.failpoints import arm
 
 #: So small that a commit reaches the disk.
@@ -89,51 +85,3 @@ def test_a_directory_without_the_right_to_write_is_named_and_nothing_half_done(
     assert job.store_files() == before
     assert not job.recover()
     outcome("no right to write the state", **job.numbers(faults=1))
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-@pytest.mark.parametrize("point", ["restore.chunk", "commit.2", "commit.5"])
-def test_a_disk_that_takes_its_time_costs_nothing_but_time(ledger, guarantee, point, tmp_path, outcome):
-    job = ledger(guarantee)
-    job.send(50)
-    job.run()
-    job.flat["job.logged.store.base.dir"] = str(tmp_path / "elsewhere")
-    job.send(50)
-    arm(point, nth=1, action=lambda name: threading.Event().wait(0.5))
-    job.run()
-    numbers = job.numbers(faults=1)
-    assert (numbers["lost"], numbers["duplicated"], numbers["mismatches"]) == (0, 0, 0)
-    outcome("slow disk", **numbers)
-
-
-HOLDER = """
-import sys
-from pathlib import Path
-from samzapy.api.engine import EngineSettings
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("ledger"))
-print("open", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_stopped_process_that_holds_a_store_is_waited_for_named_and_not_robbed(ledger, outcome):
-    job = ledger("exactly-once")
-    job.send(50)
-    job.run()
-    job.send(50)
-    held = job.store_files("CURRENT")[0].parent
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(held)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert holder.stdout.readline() == "open\n"
-        holder.send_signal(signal.SIGSTOP)
-        with pytest.raises(StoreLocked, match=f"{held}: the store is locked by pid {holder.pid} "):
-            job.run()
-    finally:
-        holder.kill()
-        holder.communicate()
-    assert not job.recover()
-    assert not job.set_aside()
-    outcome("store held by a stopped process", **job.numbers(faults=1))
