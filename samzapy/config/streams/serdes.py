@@ -47,8 +47,8 @@ class SchemaSettings:
     use_latest: bool = key(_SERDE + "use.latest.version", BOOLEAN, False)
     """Whether to write with the latest schema of the subject."""
     validate: bool = key(_SERDE + "validate", BOOLEAN, True)
-    """Whether json-schema checks each message against the schema, and avro and protobuf (for dicts) refuse messages
-    that do not match it."""
+    """Whether json-schema checks each message against the schema, and avro refuses unknown fields, and schemas with a
+    union in which a value may be of two branches."""
 
 
 _LEAVES = {declared.name.removeprefix(_SERDE) for declared in keys_of(SchemaSettings)} | {*CLIENT_KEYS, "class"}

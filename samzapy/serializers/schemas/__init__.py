@@ -36,13 +36,12 @@ class _SchemaSerdeFactory(SerdeFactory):
         if reader.problems:
             raise ConfigError(reader.problems)
         try:
-            answers = importlib.import_module("samzapy.serializers.schemas.answers")
             kind = getattr(importlib.import_module(self.module), self.made)
         except ImportError as cause:
             raise SerdeError(
                 f"serde {self.name} needs {cause.name}; install it: pip install 'samzapy[schema]'"
             ) from cause
-        serde: Serde = kind(found, answers.Registry(found, kind.kind), None, None)
+        serde: Serde = kind(found)
         return serde
 
 

@@ -6,10 +6,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
+from confluent_kafka.schema_registry import Schema
+
 from samzapy.config.streams.serdes import SchemaSettings
 from samzapy.errors import SerdeError
 from samzapy.serializers.documents import DocumentSerde
-from samzapy.serializers.schemas.answers import KnownSchema, Registry
+from samzapy.serializers.schemas.registry import KnownSchema, Registry
 
 #: The magic byte and the id.
 FRAME = 5
@@ -43,17 +45,25 @@ class SchemaSerde(DocumentSerde):
     """A serde of values with a registered schema, at no place until `at` names one: such a one reads only.
 
     `name` is its short name, `kind` the registry's name of its schemas. The first message with an id, and the first one
-    written, ask the registry; the others take a dictionary's answer.
+    written, ask the registry; the others take a dictionary's answer. Confluent's own serializers take two to five times
+    as long for a message, so only their client and their format are used.
     """
 
     name: ClassVar[str]
     kind: ClassVar[str]
     allocates_exactly = True
 
-    def __init__(self, settings: SchemaSettings, registry: Registry, place: Place | None, object_type: Any) -> None:
+    def __init__(
+        self,
+        settings: SchemaSettings,
+        place: Place | None = None,
+        object_type: Any = None,
+        registry: Registry | None = None,
+    ) -> None:
         """`object_type` None: plain values. Raises SerdeError for a class that cannot be read."""
         self.object_type = object_type
-        self._settings, self._registry, self._place = settings, registry, place
+        self._settings, self._place = settings, place
+        self._registry = registry or Registry(settings, self.kind)
         self._made: tuple[Callable[[Any], bytes], Callable[[bytes], Any]] = self._functions()
         # An attribute with the function itself: a method would be another Python frame for each message.
         self.to_bytes, self.from_bytes = self._made  # type: ignore[assignment, method-assign]
@@ -63,8 +73,8 @@ class SchemaSerde(DocumentSerde):
         """`to_bytes` and `from_bytes`; they ask the registry when they first need it."""
 
     @abstractmethod
-    def _prepare(self, known: KnownSchema) -> object:
-        """The prepared form of the schema for reading and writing. Raises SerdeError for an invalid schema."""
+    def _prepare(self, known: KnownSchema, *, writing: bool) -> object:
+        """The prepared form of the schema. Raises SerdeError for an invalid schema."""
 
     @abstractmethod
     def _record(self) -> str | None:
@@ -79,42 +89,37 @@ class SchemaSerde(DocumentSerde):
         return self._made[1](data)
 
     def at(self, stream: str, part: str) -> SchemaSerde:
-        """See `Serde.at`."""
-        return type(self)(self._settings, self._registry, Place(stream, part), self.object_type)
+        return type(self)(self._settings, Place(stream, part), self.object_type, self._registry)
 
     def of_type(self, kind: Any) -> SchemaSerde:
-        """See `DocumentSerde.of_type`."""
-        return type(self)(self._settings, self._registry, self._place, kind)
+        return type(self)(self._settings, self._place, kind, self._registry)
 
     def ready(self, *, writing: bool) -> None:
-        """See `Serde.ready`. For an input the registry is asked for the subject, which need not be there."""
+        """For an input the registry is asked for the subject, which need not be there."""
         if writing:
-            self._prepare(self.written())
+            self._prepare(self._written(), writing=True)
             return
-        own = self.own()
-        if own is not None:
-            self._prepare(own)
-        if self._place is None or self._settings.strategy != "topic":
-            return
-        try:
-            self._registry.latest(self._subject())
-        except SerdeError:
-            return  # nothing was written yet
+        if (own := self._own()) is not None:
+            self._prepare(own, writing=False)
+        if self._place is not None and self._settings.strategy == "topic":
+            try:
+                self._registry.latest(self._subject())
+            except SerdeError:
+                return  # nothing was written yet
 
-    def own(self) -> KnownSchema | None:
-        """The job's schema, with the id -1; None if it has none."""
+    def _own(self) -> KnownSchema | None:
+        """The job's schema; None if it has none."""
         text = self._settings.schema
         return None if text is None else KnownSchema(-1, text)
 
-    def written(self) -> KnownSchema:
+    def _written(self) -> KnownSchema:
         """The schema to write with. Raises SerdeError without a place or a schema."""
-        settings = self._settings
-        if settings.use_latest:
+        if self._settings.use_latest:
             return self._registry.latest(self._subject())
-        if settings.schema is None:
-            key = f"serializers.registry.{settings.name}"
+        if self._settings.schema is None:
+            key = f"serializers.registry.{self._settings.name}"
             raise SerdeError(f"has no schema to write with: set {key}.schema.file, or {key}.use.latest.version=true")
-        return self._registry.id_of(self._subject(), settings.schema)
+        return self._registry.id_of(self._subject(), Schema(self._settings.schema, self.kind, []))
 
     def _subject(self) -> str:
         """The subject of the messages written here."""
@@ -130,13 +135,8 @@ class SchemaSerde(DocumentSerde):
         return record if strategy == "record" or self._place is None else f"{self._place.topic}-{record}"
 
     def refusal(self, value: Any, cause: Exception) -> str:
-        """See `Serde.refusal`."""
         return f"{self.name} serde: {' '.join(str(cause).split()) or type(cause).__name__}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The registry's connection stays here.
-        return _again, (type(self), self._settings, self._place, self.object_type)
-
-
-def _again(kind: type[SchemaSerde], settings: SchemaSettings, place: Place | None, object_type: Any) -> SchemaSerde:
-    return kind(settings, Registry(settings, kind.kind), place, object_type)
+        return type(self), (self._settings, self._place, self.object_type)

@@ -17,8 +17,8 @@ from referencing.jsonschema import DRAFT202012
 from samzapy.errors import SerdeError
 from samzapy.serializers.documents import from_json, to_json
 from samzapy.serializers.refusals import NULL, check_numbers
-from samzapy.serializers.schemas.answers import KnownSchema
 from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
+from samzapy.serializers.schemas.registry import KnownSchema
 from samzapy.serializers.typed import typed_serde
 
 #: Raises ValidationError.
@@ -72,8 +72,8 @@ class JsonSchemaSerde(SchemaSerde):
         def to_bytes(value: Any) -> bytes:
             nonlocal head, check
             if not head:
-                known = self.written()
-                check = self._prepare(known) if self._settings.validate else _unchecked
+                known = self._written()
+                check = self._prepare(known, writing=True) if self._settings.validate else _unchecked
                 head = frame(known.id)
             body = encode(value)
             if check is not _unchecked:
@@ -101,10 +101,9 @@ class JsonSchemaSerde(SchemaSerde):
     def _check_of(self, schema_id: int) -> Check:
         if not self._settings.validate:
             return _unchecked
-        return self._prepare(self.own() or self._registry.schema_of(schema_id))
+        return self._prepare(self._own() or self._registry.schema_of(schema_id), writing=False)
 
-    def _prepare(self, known: KnownSchema) -> Check:
-        which = "the job's schema" if known.id < 0 else f"schema {known.id}"
+    def _prepare(self, known: KnownSchema, *, writing: bool) -> Check:
         try:
             schema = msgspec.json.decode(known.text)
             found = [(name, msgspec.json.decode(text)) for name, text in known.references]
@@ -116,15 +115,15 @@ class JsonSchemaSerde(SchemaSerde):
             validator = kind(schema, registry=documents)
         except (SchemaError, ValueError, TypeError) as cause:
             reason = cause.message if isinstance(cause, SchemaError) else cause
-            raise SerdeError(f"json-schema serde: {which} is no JSON Schema ({reason})") from cause
-        lost = _lost_reference(Resource.from_contents(schema, DRAFT202012), documents)
-        if lost is not None:
-            advice = "register the schema with its references, and leave it out of the job file"
-            raise SerdeError(f"json-schema serde: {which}: $ref {lost!r} leads nowhere; {advice}")
+            raise SerdeError(f"json-schema serde: {known} is no JSON Schema ({reason})") from cause
 
         def check(value: Any) -> None:
-            if not validator.is_valid(value):
-                raise SerdeError(f"json-schema serde: {which}: {_reason(best_match(validator.iter_errors(value)))}")
+            try:
+                if not validator.is_valid(value):
+                    raise SerdeError(f"json-schema serde: {known}: {_reason(best_match(validator.iter_errors(value)))}")
+            except Unresolvable as cause:
+                advice = "register the schema with its references, and leave it out of the job file"
+                raise SerdeError(f"json-schema serde: {known}: $ref {cause.ref!r} leads nowhere; {advice}") from cause
 
         return check
 
@@ -133,33 +132,7 @@ class JsonSchemaSerde(SchemaSerde):
         return schema.get("title") if isinstance(schema, dict) else None
 
     def check(self, value: Any) -> None:
-        """See `Serde.check`."""
         check_numbers(value)
-
-
-def _lost_reference(schema: Any, documents: Documents[Any]) -> str | None:
-    """A reference in a schema, or in what it refers to, that leads nowhere; None if there is none. Validation would
-    fail at the first message that needs it."""
-    waiting, seen = [(schema, documents.resolver_with_root(schema))], set()
-    while waiting:
-        part, resolver = waiting.pop()
-        if not isinstance(part.contents, dict) or id(part.contents) in seen:
-            continue
-        seen.add(id(part.contents))
-        for reference in filter(None, map(part.contents.get, _REFERENCES)):
-            if isinstance(reference, str) and not reference.startswith(_META_SCHEMAS):
-                try:
-                    found = resolver.lookup(reference)
-                except Unresolvable:
-                    return reference
-                waiting.append((Resource.from_contents(found.contents, DRAFT202012), found.resolver))
-        waiting += [(each, resolver.in_subresource(each)) for each in part.subresources()]
-    return None
-
-
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-#: jsonschema knows these by itself.
-_META_SCHEMAS = ("http://json-schema.org/", "https://json-schema.org/")
 
 
 def _reason(found: ValidationError | None) -> str:

@@ -1,4 +1,4 @@
-"""Protobuf with a registry: generated classes, or dicts by the registry's descriptors.
+"""Protobuf with a registry: generated classes, or dicts that are read by the registry's descriptors.
 
 After the frame comes the place of the message's class in its file: the index of the class, after the indexes of the
 classes around it, as zigzag varints with their count in front; one byte 0 stands for the first class of the file.
@@ -7,30 +7,32 @@ classes around it, as zigzag varints with their count in front; one byte 0 stand
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
+from confluent_kafka.schema_registry import Schema, SchemaReference
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from samzapy.errors import SerdeError
-from samzapy.serializers.schemas.answers import KnownSchema, Reference
 from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
-from samzapy.serializers.schemas.protobuf_values import check_of
+from samzapy.serializers.schemas.registry import KnownSchema
 from samzapy.serializers.typed import shown
 
-_WELL_KNOWN = "google/protobuf/"
+_PROTOBUFS_OWN = "google/protobuf/"
+#: An imported file comes before the files that import it.
+_FILES = ("any", "source_context", "type", "api", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
 
 
 class ProtobufSerde(SchemaSerde):
-    """Messages of protobuf: objects of a generated class, or dicts.
+    """Messages of protobuf: objects of a generated class.
 
-    1. With a class, its file is the schema to write with; its imports are references, with their file names as
-       subjects. A message of a class with another full name is refused.
-    2. Dicts have the names of the `.proto` file, all fields but unset optional ones, enums as their names, 64-bit
-       numbers as ints, bytes as bytes. They are written by the first class of the subject's latest schema
-       (`use.latest.version=true`). A value that the class would change is refused, unless `validate=false`.
+    1. Its file is the schema to write with; its imports are references, with their file names as subjects. A message of
+       a class with another full name is refused.
+    2. Without a class, messages are read as dicts, and none are written. They have the names of the `.proto` file, all
+       fields but unset optional ones, enums as their names, 64-bit numbers as ints, bytes as bytes.
     """
 
     name = "protobuf"
@@ -38,44 +40,22 @@ class ProtobufSerde(SchemaSerde):
 
     def _functions(self) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
         kind = self.object_type
-        if kind is None:
-            return self._writing_dicts(), self._reading(None)
-        if not (isinstance(kind, type) and issubclass(kind, Message)):
-            raise SerdeError(f"{shown(kind)} is no generated class of protobuf")
-        self.classes = frozenset({kind})
+        if kind is not None:
+            if not (isinstance(kind, type) and issubclass(kind, Message)):
+                raise SerdeError(f"{shown(kind)} is no generated class of protobuf")
+            self.classes = frozenset({kind})
         return self._writing(kind), self._reading(kind)
 
-    def _writing(self, kind: type[Message]) -> Callable[[Any], bytes]:
+    def _writing(self, kind: type[Message] | None) -> Callable[[Any], bytes]:
         head = b""
 
         def to_bytes(value: Any) -> bytes:
             nonlocal head
-            if type(value) is not kind:
-                raise SerdeError(f"expected {shown(kind)}, got {type(value).__name__} {value!r:.100}")
+            if kind is None or type(value) is not kind:
+                raise SerdeError(f"expected {_wanted(kind)}, got {type(value).__name__} {value!r:.100}")
             if not head:
-                head = frame(self.written().id) + _place_bytes(_place_of(kind.DESCRIPTOR))
+                head = frame(self._written().id) + _place_bytes(_place_of(kind.DESCRIPTOR))
             data: bytes = head + value.SerializeToString()
-            return data
-
-        return to_bytes
-
-    def _writing_dicts(self) -> Callable[[Any], bytes]:
-        head, kind = b"", Message
-        check: Callable[[Mapping[str, Any]], None] | None = None
-        strict = self._settings.validate
-
-        def to_bytes(value: Any) -> bytes:
-            nonlocal head, kind, check
-            if not head:
-                known = self.written()
-                written = _class_at(self._prepare(known), (0,))
-                kind, check = message_factory.GetMessageClass(written), check_of(written) if strict else None
-                head = frame(known.id) + b"\0"
-            if type(value) is not dict:
-                raise SerdeError(f"protobuf serde takes a dict without a class, got {type(value).__name__}")
-            if check is not None:
-                check(value)
-            data: bytes = head + kind(**value).SerializeToString()
             return data
 
         return to_bytes
@@ -102,7 +82,7 @@ class ProtobufSerde(SchemaSerde):
         return from_bytes
 
     def _reader(self, schema_id: int, place: Sequence[int], wanted: type[Message] | None) -> Callable[[bytes], Any]:
-        written = _class_at(self._prepare(self._registry.schema_of(schema_id)), place)
+        written = _class_at(self._prepare(self._registry.schema_of(schema_id), writing=False), place)
         if wanted is not None:
             if wanted.DESCRIPTOR.full_name != written.full_name:
                 raise SerdeError(
@@ -114,29 +94,29 @@ class ProtobufSerde(SchemaSerde):
         parse = message_factory.GetMessageClass(written).FromString
         return lambda data: _as_dict(parse(data))
 
-    def written(self) -> KnownSchema:
-        """See `SchemaSerde.written`."""
-        if self._settings.use_latest or self.object_type is None:
-            return super().written()
-        file = self.object_type.DESCRIPTOR.file
-        return self._registry.id_of(self._subject(), _text(file), self._references(file))
+    def _written(self) -> KnownSchema:
+        if self._settings.use_latest:
+            return super()._written()
+        if self.object_type is None:
+            raise SerdeError(f"protobuf serde: expected {_wanted(None)}")
+        return self._registry.id_of(self._subject(), self._schema(self.object_type.DESCRIPTOR.file))
 
-    def own(self) -> None:
+    def _schema(self, file: FileDescriptor) -> Schema:
+        """A file as the registry takes it."""
+        text = base64.standard_b64encode(file.serialized_pb).decode("ascii")
+        return Schema(text, self.kind, list(self._references(file)))
+
+    def _own(self) -> None:
         """Return None: the class is the job's schema."""
 
-    def _references(self, file: FileDescriptor) -> tuple[Reference, ...]:
-        found = []
-        for each in file.dependencies:
-            if not each.name.startswith(_WELL_KNOWN):
-                inner = self._references(each)
-                self._registry.id_of(each.name, _text(each), inner)
-                version = self._registry.version_of(each.name, _text(each), inner)
-                found.append(Reference(each.name, each.name, version))
-        return tuple(found)
+    def _references(self, file: FileDescriptor) -> Iterator[SchemaReference]:
+        for item in file.dependencies:
+            if not item.name.startswith(_PROTOBUFS_OWN):
+                yield self._registry.reference(item.name, self._schema(item))
 
-    def _prepare(self, known: KnownSchema) -> FileDescriptor:
+    def _prepare(self, known: KnownSchema, *, writing: bool) -> FileDescriptor:
         pool = descriptor_pool.DescriptorPool()
-        own = _well_known()
+        own: list[FileDescriptor] = [import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR for name in _FILES]
         # Producers may register these files, too, in the form of another version, which the pool would refuse.
         others = [each for each in known.references if each[0] not in {file.name for file in own}]
         try:
@@ -153,9 +133,8 @@ class ProtobufSerde(SchemaSerde):
         return None if self.object_type is None else self.object_type.DESCRIPTOR.full_name
 
 
-def _text(file: FileDescriptor) -> str:
-    """A file as the registry takes it."""
-    return base64.standard_b64encode(file.serialized_pb).decode("ascii")
+def _wanted(kind: type[Message] | None) -> str:
+    return "an object of a generated class, named by samza.msg.type" if kind is None else shown(kind)
 
 
 def _add(pool: Any, name: str, text: str) -> str:
@@ -164,25 +143,6 @@ def _add(pool: Any, name: str, text: str) -> str:
     file.name = name
     pool.Add(file) if hasattr(pool, "Add") else pool.AddSerializedFile(file.SerializeToString())
     return name
-
-
-def _well_known() -> list[FileDescriptor]:
-    from google.protobuf import (  # noqa: PLC0415  # only for descriptors from a registry
-        any_pb2,
-        api_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        source_context_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        type_pb2,
-        wrappers_pb2,
-    )
-
-    # An imported file comes before the files that import it.
-    modules = (any_pb2, source_context_pb2, type_pb2, api_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2)
-    return [each.DESCRIPTOR for each in (*modules, timestamp_pb2, wrappers_pb2)]
 
 
 def _place_of(found: Descriptor) -> tuple[int, ...]:

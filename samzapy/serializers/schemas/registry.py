@@ -1,4 +1,4 @@
-"""Asks a schema registry, and keeps its answers in memory."""
+"""Asks a schema registry, by Confluent's client, which keeps the answers in memory."""
 
 from __future__ import annotations
 
@@ -17,20 +17,15 @@ from samzapy.errors import EnvironmentFailure, HandshakeFailed, SerdeError, Unre
 
 
 class KnownSchema(NamedTuple):
-    """A registered schema: its id, its text, and the (name, text) of every schema that it refers to, directly or not,
-    each after its own references."""
+    """A registered schema: its id (-1: the job's schema), its text, and the (name, text) of every schema that it refers
+    to, directly or not, each after its own references."""
 
     id: int
     text: str
     references: tuple[tuple[str, str], ...] = ()
 
-
-class Reference(NamedTuple):
-    """A schema that another one refers to by `name`: a version of a subject."""
-
-    name: str
-    subject: str
-    version: int
+    def __str__(self) -> str:
+        return "the job's schema" if self.id < 0 else f"schema {self.id}"
 
 
 #: The clients of `mock://` addresses keep their schemas themselves, so the serdes of a process share them.
@@ -55,57 +50,43 @@ class Registry:
         self._settings, self._kind = settings, kind
         # The form in which the registry gives the text of a schema; None for its own.
         self._form = "serialized" if kind == "PROTOBUF" else None
-        self._found: dict[tuple[str, ...], KnownSchema] = {}
         self._client: SchemaRegistryClient | None = None
         self._answered = False
         self._where = f"schema registry {without_password(settings.url)}"
 
     def schema_of(self, schema_id: int) -> KnownSchema:
         """The schema with that id."""
-        return self._kept(("id", str(schema_id)), lambda: self._schema_of(schema_id))
-
-    def _schema_of(self, schema_id: int) -> KnownSchema:
-        found = self._asked(f"id {schema_id}", lambda client: client.get_schema(schema_id, fmt=self._form))
-        if (found.schema_type or "AVRO") != self._kind:
-            raise SerdeError(f"{self._where}: schema {schema_id} is of type {found.schema_type}, expected {self._kind}")
-        return self._with_references(schema_id, found)
+        result = self._ask(f"id {schema_id}", lambda client: client.get_schema(schema_id, fmt=self._form))
+        if (result.schema_type or "AVRO") != self._kind:
+            found = f"schema {schema_id} is of type {result.schema_type}"
+            raise SerdeError(f"{self._where}: {found}, expected {self._kind}")
+        return self._with_references(schema_id, result)
 
     def latest(self, subject: str) -> KnownSchema:
         """The latest schema that a subject had at the first call."""
+        what = f"subject {subject}"
+        result = self._ask(what, lambda client: client.get_latest_version(subject, fmt=self._form))
+        return self._with_references(result.schema_id, result.schema)
 
-        def ask() -> KnownSchema:
-            asked = f"subject {subject}"
-            answer = self._asked(asked, lambda client: client.get_latest_version(subject, fmt=self._form))
-            return self._with_references(answer.schema_id, answer.schema)
-
-        return self._kept(("latest", subject), ask)
-
-    def id_of(self, subject: str, text: str, references: tuple[Reference, ...] = ()) -> KnownSchema:
+    def id_of(self, subject: str, schema: Schema) -> KnownSchema:
         """The schema with the id it has in `subject`; it is registered there if the settings say so."""
-        question = ("of", subject, text, *map(str, references))
-        return self._kept(question, lambda: self._id_of(subject, text, references))
-
-    def _id_of(self, subject: str, text: str, references: tuple[Reference, ...]) -> KnownSchema:
-        schema = self._schema(text, references)
         if self._settings.auto_register:
-            found = self._asked(f"subject {subject}", lambda client: client.register_schema(subject, schema))
-            return self._with_references(found, schema)
+            schema_id = self._ask(f"subject {subject}", lambda client: client.register_schema(subject, schema))
+            return self._with_references(schema_id, schema)
         try:
-            known = self._asked(f"subject {subject}", lambda client: client.lookup_schema(subject, schema))
+            known = self._registered(subject, schema)
         except SerdeError as cause:
             advice = "register it, or set auto.register=true or use.latest.version=true"
             raise SerdeError(f"{cause}: the subject has no schema like the job's; {advice}") from cause
         return self._with_references(known.schema_id, schema)
 
-    def version_of(self, subject: str, text: str, references: tuple[Reference, ...]) -> int:
-        """The version that a schema has in a subject, after `id_of`."""
-        schema = self._schema(text, references)
-        found = self._asked(f"subject {subject}", lambda client: client.lookup_schema(subject, schema))
-        return int(found.version)
+    def reference(self, name: str, schema: Schema) -> SchemaReference:
+        """A schema that another one refers to by `name`, which is its subject, too."""
+        self.id_of(name, schema)
+        return SchemaReference(name, name, int(self._registered(name, schema).version))
 
-    def _schema(self, text: str, references: tuple[Reference, ...]) -> Schema:
-        """The job's schema, as the client takes it."""
-        return Schema(text, self._kind, [SchemaReference(*each) for each in references])
+    def _registered(self, subject: str, schema: Schema) -> Any:
+        return self._ask(f"subject {subject}", lambda client: client.lookup_schema(subject, schema))
 
     def _with_references(self, schema_id: int, schema: Schema) -> KnownSchema:
         found: dict[str, str] = {}
@@ -113,18 +94,17 @@ class Registry:
         return KnownSchema(schema_id, schema.schema_str or "", tuple(found.items()))
 
     def _gather(self, schema: Schema, found: dict[str, str]) -> None:
-        for each in schema.references or ():
-            if each.name in found:
-                continue
-            inner = self._version(each.subject, each.version)
-            self._gather(inner, found)
-            found[each.name] = inner.schema_str
+        for item in schema.references or ():
+            if item.name not in found:
+                inner = self._version(item.subject, item.version)
+                self._gather(inner, found)
+                found[item.name] = inner.schema_str
 
     def _version(self, subject: str, version: int) -> Schema:
         what = f"subject {subject} version {version}"
-        return self._asked(what, lambda client: client.get_version(subject, version, True, self._form)).schema
+        return self._ask(what, lambda client: client.get_version(subject, version, True, self._form)).schema
 
-    def _asked(self, what: str, question: Callable[[SchemaRegistryClient], Any]) -> Any:
+    def _ask(self, what: str, question: Callable[[SchemaRegistryClient], Any]) -> Any:
         """The client's answer, its errors as ours."""
         try:
             return self._answer(what, question)
@@ -153,8 +133,6 @@ class Registry:
             raise SerdeError(f"{self._where}: {what}: {text} ({cause.http_status_code})") from cause
         except OAuthTokenError as cause:
             raise EnvironmentFailure(f"{self._where}: gives no token ({cause})") from cause
-        except SerdeError:
-            raise
         except Exception as cause:
             # The client's HTTP library raises errors of its own, depending on the installed version.
             raise self._silence(cause) from cause
@@ -164,17 +142,16 @@ class Registry:
     def _silence(self, cause: Exception) -> EnvironmentFailure:
         """The error for a question without an answer."""
         refused = _refused_certificate(cause)
-        if refused is not None:
-            advice = ""
-            if refused.verify_code in _UNKNOWN_AUTHORITY:
-                key, given = (
-                    f"serializers.registry.{self._settings.name}.ssl.ca.location",
-                    self._settings.client.get("ssl.ca.location", "none"),
-                )
-                advice = f": set {key} to a file with the certificate of the authority that has signed it, got {given}"
-            text = f"{self._where}: its certificate is not trusted ({refused.verify_message}){advice}"
-            return Unreachable(text) if self._answered else HandshakeFailed(text)
-        return Unreachable(f"{self._where}: does not answer ({' '.join(str(cause).split()) or type(cause).__name__})")
+        if refused is None:
+            reason = " ".join(str(cause).split()) or type(cause).__name__
+            return Unreachable(f"{self._where}: does not answer ({reason})")
+        advice = ""
+        if refused.verify_code in _UNKNOWN_AUTHORITY:
+            key = f"serializers.registry.{self._settings.name}.ssl.ca.location"
+            given = self._settings.client.get("ssl.ca.location", "none")
+            advice = f": set {key} to a file with the certificate of the authority that has signed it, got {given}"
+        text = f"{self._where}: its certificate is not trusted ({refused.verify_message}){advice}"
+        return Unreachable(text) if self._answered else HandshakeFailed(text)
 
     def _connected(self) -> SchemaRegistryClient:
         if self._client is None:
@@ -190,13 +167,6 @@ class Registry:
                 given = ", ".join(filter(None, files)) or "no TLS files"
                 raise EnvironmentFailure(f"{self._where}: cannot be used ({cause}), got {given}") from cause
         return self._client
-
-    def _kept(self, question: tuple[str, ...], ask: Callable[[], KnownSchema]) -> KnownSchema:
-        """A known answer, else a new one."""
-        known = self._found.get(question)
-        if known is None:
-            known = self._found[question] = ask()
-        return known
 
 
 def _refused_certificate(cause: BaseException | None) -> ssl.SSLCertVerificationError | None:
