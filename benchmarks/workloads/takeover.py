@@ -13,7 +13,7 @@ from benchmarks.workloads.base import Comparison, Workload
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import LOCAL, Measurement, MeasurementFailed
 from samzapy.config.loader import load_job
-from samzapy.container.standby import standby_container
+from samzapy.container.standby import StandbyContainer
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.prepare import prepare
@@ -95,7 +95,7 @@ def _follow(overrides: Mapping[str, str], end: int) -> None:
     prepared = prepare(load_job(CONFIGS / "keyed-count.properties", overrides), until_end=True)
     (model,) = prepared.model.standbys
     coordinator = Coordinator(STANDBY, JobSpec(prepared.model, {}), _LEASE_S)
-    standby = standby_container(prepared.config, model, LocalLease(coordinator, model.id))
+    standby = StandbyContainer(prepared.config, model, LocalLease(coordinator, model.id))
     thread = threading.Thread(target=standby.run)
     thread.start()
     while thread.is_alive() and sum(standby.report("").positions.values()) < end:

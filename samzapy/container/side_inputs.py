@@ -34,10 +34,19 @@ from samzapy.errors import (
 )
 from samzapy.failpoints import reach
 from samzapy.plugins import PluginError, load_class
-from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult, RestoreStopped, ShouldStop, never
+from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult, RestoreStopped, ShouldStop
 from samzapy.storage.kv.codec import NO_PAIRS
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.task_stores import TaskStores
+
+#: Milliseconds between two polls of the streams, and the most records of a poll, so that the tasks get their turn.
+LOOK_MS = 10
+_MOST_RECORDS = 2_000
+#: The interval where `task.commit.ms` says never.
+_KEEP_MS = 60_000
+#: The longest wait and the most records of a poll before the tasks start, and the seconds without progress that end
+#: the start.
+_FILL_S, _FILL_RECORDS, _STALL_S = 0.1, 20_000, 60.0
 
 
 class SideInputRestore:
@@ -81,13 +90,12 @@ class SideInputRestore:
         except Exception as cause:
             raise TaskFailed(f"{self.label}: init of its processor: {type(cause).__name__}: {cause}") from cause
 
-    def take(self, batch: RecordBatch, bound: int | None = None) -> None:
-        """Process the new messages of the batch, only before `bound` if there is one. Raises TaskFailed or SerdeError
-        naming the message's position."""
-        # Only records that are wanted are decoded: one from the bound on belongs to the task, with its error policy.
+    def accept(self, batch: RecordBatch) -> None:
+        """Process the new messages of the batch. Raises TaskFailed or SerdeError naming the message's position."""
         offsets = batch.offsets
         start = bisect_left(offsets, self.positions[batch.ssp])
-        stop = len(offsets) if bound is None else bisect_left(offsets, bound)
+        # An input's record from the bound on belongs to the task, with its error policy.
+        stop = len(offsets) if self.followed else bisect_left(offsets, self.spans[batch.ssp].bound)
         if start >= stop:
             return
         if stop - start < len(offsets):
@@ -158,15 +166,8 @@ def _refuse(found: object, has_view: bool) -> NoReturn:
     raise TypeError(f"expected (key, value) pairs, got {type(found).__name__} {found!r:.100} among them")
 
 
-#: Milliseconds between two polls of the streams, and the most records of a poll, so that the tasks get their turn.
-LOOK_MS = 10
-_MOST_RECORDS = 2_000
-#: The interval where `task.commit.ms` says never.
-_KEEP_MS = 60_000
-
-
 class SideInputs:
-    """The stores of a container that follow their streams, if there are any. For the run loop's thread."""
+    """The stores of a container that are filled from streams, if there are any. For the run loop's thread."""
 
     def __init__(
         self,
@@ -175,29 +176,66 @@ class SideInputs:
         clock: Clock,
         keep_ms: int,
     ) -> None:
-        """`fillers` are at their bounds; `keep_ms`: milliseconds between two writes of their entries."""
+        """`keep_ms`: milliseconds between two writes of the entries."""
         self._fillers = fillers
-        self._readers = readers(fillers)
+        self._readers: dict[SystemStreamPartition, list[SideInputRestore]] = {}
+        for filler in fillers:
+            for ssp in filler.spans:
+                self._readers.setdefault(ssp, []).append(filler)
         self._consumers = {system: consumer_of(system) for system in sorted({ssp.system for ssp in self._readers})}
+        starts = {ssp: min(each.positions[ssp] for each in readers) for ssp, readers in self._readers.items()}
         for system, consumer in self._consumers.items():
-            consumer.start(_offsets({ssp: found for ssp, found in self._readers.items() if ssp.system == system}))
+            consumer.start({ssp: offset for ssp, offset in starts.items() if ssp.system == system})
         self._clock, now = clock, clock.monotonic()
-        self._poll = Schedule(LOOK_MS if fillers else 0, now)
+        self._due = Schedule(LOOK_MS if fillers else 0, now)
         self._keep = Schedule(keep_ms if keep_ms > 0 else _KEEP_MS, now)
+
+    def fill(self, on_progress: ProgressCallback | None, should_stop: ShouldStop) -> None:
+        """Read the streams to their bounds, and keep the entries; only the stores that follow their streams are read
+        further. `on_progress` gets `task/store`, offsets read, offsets to read.
+
+        Raises RestoreStalled without progress, RestoreStopped once it `should_stop`, and the errors of processors and
+        decoders.
+        """
+        moved, positions = self._clock.monotonic(), {ssp: self._position(ssp) for ssp in self._readers}
+        while behind := self._behind():
+            if should_stop():
+                raise RestoreStopped(_where(behind, positions))
+            self._read(_FILL_S, _FILL_RECORDS)
+            now = self._clock.monotonic()
+            for ssp, filler in behind:
+                position = self._position(ssp)
+                if position != positions[ssp]:
+                    moved = now
+                    self._report(filler, on_progress)
+                if position >= filler.spans[ssp].bound:
+                    # Only holes can lie between the last message and the bound: control records, compaction.
+                    filler.pass_holes(ssp, filler.spans[ssp].bound)
+            positions = {ssp: self._position(ssp) for ssp in positions}
+            if now - moved > _STALL_S:
+                raise RestoreStalled(f"stores made no progress for {_STALL_S:g} s: {_where(behind, positions)}")
+        for filler in self._fillers:
+            filler.caught_up()
+            filler.keep()
+        self._fillers = [filler for filler in self._fillers if filler.followed]
+        done = {ssp for ssp, readers in self._readers.items() if not any(filler.followed for filler in readers)}
+        for system, consumer in self._consumers.items():
+            consumer.pause({ssp for ssp in done if ssp.system == system})
+        self._readers = {
+            ssp: [filler for filler in readers if filler.followed]
+            for ssp, readers in self._readers.items()
+            if ssp not in done
+        }
 
     def poll(self) -> None:
         """Process the messages that have arrived, if it is time. Raises the errors of processors and decoders."""
-        now = self._clock.monotonic()
-        if not self._poll.due(now):
+        if not self._readers or not self._due.due(now := self._clock.monotonic()):
             return
         try:
-            batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(0.0, _MOST_RECORDS)]
+            batches = self._read(0.0, _MOST_RECORDS)
         except PositionVoid as void:
             # A start finds the new stream's id, and fills the stores again.
             raise RetriableError(f"{void.place}: {void.reason}; the stores that it fills are filled again") from void
-        for batch in batches:
-            for filler in self._readers[batch.ssp]:
-                filler.take(batch)
         if not batches:
             for filler in self._fillers:
                 filler.caught_up()
@@ -206,10 +244,9 @@ class SideInputs:
 
     def keep(self) -> None:
         """Write the entries of the stores, with their positions."""
-        for ssp, found in self._readers.items():
-            position = self._consumers[ssp.system].position(ssp)
-            for filler in found:
-                filler.pass_holes(ssp, position)
+        for ssp, readers in self._readers.items():
+            for filler in readers:
+                filler.pass_holes(ssp, self._position(ssp))
         for filler in self._fillers:
             filler.keep()
 
@@ -218,116 +255,38 @@ class SideInputs:
         for consumer in self._consumers.values():
             consumer.close()
 
+    def _read(self, wait_s: float, most: int) -> int:
+        batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(wait_s, most)]
+        for batch in batches:
+            for filler in self._readers.get(batch.ssp, ()):
+                filler.accept(batch)
+        return len(batches)
 
-_POLL_S = 0.1
-_POLL_RECORDS = 20_000
-_STALL_S = 60.0
+    def _position(self, ssp: SystemStreamPartition) -> int:
+        return self._consumers[ssp.system].position(ssp)
 
-#: By partition, the stores that it fills.
-Readers = Mapping[SystemStreamPartition, Sequence[SideInputRestore]]
+    def _behind(self) -> list[tuple[SystemStreamPartition, SideInputRestore]]:
+        return [
+            (ssp, filler)
+            for ssp, readers in self._readers.items()
+            for filler in readers
+            if filler.positions[ssp] < filler.spans[ssp].bound
+        ]
 
-
-def catch_up(
-    fillers: Sequence[SideInputRestore],
-    consumer_of: Callable[[str], SystemConsumer],
-    clock: Clock,
-    on_progress: ProgressCallback | None = None,
-    should_stop: ShouldStop = never,
-    stall_s: float = _STALL_S,
-) -> None:
-    """Read the streams of every store to their bounds, with one consumer a system, and keep the entries.
-
-    `on_progress` gets `task/store`, offsets read, offsets to read. Raises RestoreStalled when nothing moved for
-    `stall_s` seconds, RestoreStopped once it `should_stop`, and the errors of processors and decoders.
-    """
-    behind = readers(fillers, lambda filler, ssp: filler.positions[ssp] < filler.spans[ssp].bound)
-    for system in sorted({ssp.system for ssp in behind}):
-        consumer = consumer_of(system)
-        try:
-            of_system = {ssp: found for ssp, found in behind.items() if ssp.system == system}
-            _Reading(of_system, consumer, clock, on_progress).run(stall_s, should_stop)
-        finally:
-            consumer.close()
-    for filler in fillers:
-        filler.caught_up()
-        filler.keep()
-
-
-def readers(
-    fillers: Sequence[SideInputRestore],
-    wanted: Callable[[SideInputRestore, SystemStreamPartition], bool] = lambda *_: True,
-) -> Readers:
-    """The partitions that some store is `wanted` to read (default: all), with those stores."""
-    found: dict[SystemStreamPartition, list[SideInputRestore]] = {}
-    for filler in fillers:
-        for ssp in filler.spans:
-            if wanted(filler, ssp):
-                found.setdefault(ssp, []).append(filler)
-    return found
-
-
-def _offsets(found: Readers) -> dict[SystemStreamPartition, int]:
-    """Where to start to read each partition: at the lowest position of its stores."""
-    return {ssp: min(filler.positions[ssp] for filler in fillers) for ssp, fillers in found.items()}
-
-
-class _Reading:
-    """The partitions of one system, each until all of its stores are at their bounds."""
-
-    def __init__(
-        self, active: Readers, consumer: SystemConsumer, clock: Clock, on_progress: ProgressCallback | None
-    ) -> None:
-        self._active = dict(active)
-        self._consumer = consumer
-        self._clock = clock
-        self._on_progress = on_progress
-        consumer.start(_offsets(active))
-        self._positions = {ssp: consumer.position(ssp) for ssp in active}
-
-    def run(self, stall_s: float, should_stop: ShouldStop) -> None:
-        """Read to the bounds."""
-        moved = self._clock.monotonic()
-        while self._active:
-            if should_stop():
-                raise RestoreStopped(self._where())
-            for batch in self._consumer.poll(_POLL_S, _POLL_RECORDS):
-                for filler in self._active.get(batch.ssp, ()):
-                    filler.take(batch, filler.spans[batch.ssp].bound)
-            now = self._clock.monotonic()
-            if self._advance():
-                moved = now
-            if self._active and now - moved > stall_s:
-                raise RestoreStalled(f"stores made no progress for {stall_s:g} s: {self._where()}")
-
-    def _advance(self) -> bool:
-        advanced = False
-        for ssp, fillers in list(self._active.items()):
-            position = self._consumer.position(ssp)
-            if position != self._positions[ssp]:
-                self._positions[ssp], advanced = position, True
-                self._tell(fillers)
-            if all(position >= filler.spans[ssp].bound for filler in fillers):
-                for filler in fillers:
-                    # Only holes can lie between the last message and the bound: control records, compaction.
-                    filler.pass_holes(ssp, filler.spans[ssp].bound)
-                del self._active[ssp]
-                self._consumer.pause(self._positions.keys() - self._active.keys())
-                advanced = True
-        return advanced
-
-    def _tell(self, fillers: Sequence[SideInputRestore]) -> None:
-        if self._on_progress is None:
-            return
-        for filler in fillers:
+    @staticmethod
+    def _report(filler: SideInputRestore, on_progress: ProgressCallback | None) -> None:
+        if on_progress is not None:
+            total = sum(span.bound - span.start for span in filler.spans.values())
             done = sum(filler.positions[ssp] - span.start for ssp, span in filler.spans.items())
-            self._on_progress(filler.label, done, sum(span.bound - span.start for span in filler.spans.values()))
+            on_progress(filler.label, min(done, total), total)
 
-    def _where(self) -> str:
-        return ", ".join(
-            f"{ssp} at {self._positions[ssp]} of {filler.spans[ssp].bound} (store '{filler.label}')"
-            for ssp, fillers in self._active.items()
-            for filler in fillers
-        )
+
+def _where(
+    behind: Sequence[tuple[SystemStreamPartition, SideInputRestore]], positions: Mapping[SystemStreamPartition, int]
+) -> str:
+    return ", ".join(
+        f"{ssp} at {positions[ssp]} of {filler.spans[ssp].bound} (store '{filler.label}')" for ssp, filler in behind
+    )
 
 
 def fill_stores(
@@ -336,14 +295,14 @@ def fill_stores(
     decoder_of: Callable[[SystemStream, bool], Decoder],
     consumer_of: Callable[[str], SystemConsumer],
     clock: Clock,
-    on_progress: ProgressCallback | None = None,
-    should_stop: ShouldStop = never,
+    on_progress: ProgressCallback | None,
+    should_stop: ShouldStop,
 ) -> SideInputs:
     """Read the streams of the stores that have some, `stores` being by task, and add the counts to `restored`.
 
     `decoder_of` gets a stream, and whether it is an input that a store replays: the task has been past its messages
-    already. Returns the side inputs to follow. Raises TaskFailed or SerdeError for a message that cannot be processed,
-    RestoreError when a stream cannot be read to its bound, RestoreStopped once it `should_stop`.
+    already. Returns the side inputs to follow. Raises the errors of `SideInputs.fill`, and RestoreError when a stream
+    cannot be read to its bound.
     """
     if not any(opened.sourced for opened in stores.values()):
         return SideInputs((), consumer_of, clock, 0)
@@ -358,39 +317,37 @@ def fill_stores(
         for task, opened in stores.items()
         for name, store in opened.sourced.items()
     }
-    job, began = config.context, clock.monotonic()
     for filler in fillers.values():
-        filler.init(job)
-    catch_up(list(fillers.values()), consumer_of, clock, on_progress, should_stop)
+        filler.init(config.context)
+    began = clock.monotonic()
+    side = SideInputs(list(fillers.values()), consumer_of, clock, config.task.commit_ms)
+    try:
+        side.fill(on_progress, should_stop)
+    except BaseException:
+        side.close()
+        raise
     seconds = clock.monotonic() - began
     for (task, name), filler in fillers.items():
         stores[task].restored[name] = filler.result(stores[task].restored[name], seconds)
-    followed = [filler for filler in fillers.values() if filler.followed]
-    return SideInputs(followed, consumer_of, clock, config.task.commit_ms)
+    return side
 
 
 def load_processors(stores: Mapping[str, StoreConfig]) -> Mapping[str, type[SideInputsProcessor]]:
     """The class of every store that is filled from streams. Raises ConfigError with every one that cannot be made."""
-    found: dict[str, type[SideInputsProcessor]] = {}
+    classes: dict[str, type[SideInputsProcessor]] = {}
     problems = []
-    for store in stores.values():
+    for name, store in stores.items():
         if store.source is None:
             continue
-        kind = "restore" if store.source.replayed else "side"
-        key = f"stores.{store.name}.{kind}.inputs.processor.factory"
+        key = f"stores.{name}.{'restore' if store.source.replayed else 'side'}.inputs.processor.factory"
         try:
-            loaded = load_class(store.source.processor)
+            classes[name] = load_class(store.source.processor)
         except PluginError as cause:
             problems.append(ConfigProblem(key, store.source.processor, str(cause)))
             continue
-        if not issubclass(loaded, SideInputsProcessor) or getattr(loaded, "__abstractmethods__", False):
-            problems.append(
-                ConfigProblem(
-                    key, store.source.processor, "must be a SideInputsProcessor that defines process(message, store)"
-                )
-            )
-            continue
-        found[store.name] = loaded
+        if not issubclass(classes[name], SideInputsProcessor) or getattr(classes[name], "__abstractmethods__", False):
+            message = "must be a SideInputsProcessor that defines process(message, store)"
+            problems.append(ConfigProblem(key, store.source.processor, message))
     if problems:
         raise ConfigError(problems)
-    return found
+    return classes

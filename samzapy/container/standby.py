@@ -1,7 +1,7 @@
 """A standby container: reads the changelogs of a container's tasks into copies of their stores, and runs no task.
 
 A machine that takes a task over then reads only the changelog's tail. A copy is like the task's store: the same layout,
-the same marker, the same rules for its use. It lies beside the task's store (`Partition_0.standby-1`), and replaces it
+the same marker, the same rules for its use. It lies next to the task's store (`Partition_0.standby-1`), and replaces it
 when the task starts on this machine and the copy is further.
 
 start   1  the lease
@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 
-from samzapy.api.engine import StorageEngine
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.api.system import SystemConsumer
 from samzapy.clock import SYSTEM_CLOCK, Clock, Measured
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
@@ -31,132 +30,50 @@ from samzapy.errors import SamzapyError
 from samzapy.job.lease import ContainerLease, ContainerReport
 from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
-from samzapy.queries.committed import CommittedStores, Published, PublishedStore
+from samzapy.queries.committed import CommittedStores, PublishedStore
 from samzapy.serializers import serde_registry
+from samzapy.storage.changelog.restore import StoreRestore
 from samzapy.storage.local.directory import standby_name
-from samzapy.storage.opening import JobStores, StoreOpener, TaskSettings, job_stores
+from samzapy.storage.opening import StoreOpener, TaskSettings, job_stores
 from samzapy.storage.spec import store_specs
 from samzapy.system.clients import SystemClients, job_clients
 
 logger = logging.getLogger(__name__)
 
 _POLL_S, _POLL_RECORDS = 0.2, 50_000
-#: Seconds between two looks at the changelogs' ends, and between two flushes of the engines.
-_LOOK_S, _FLUSH_S = 1.0, 60.0
-#: Seconds between two looks while the engines are busy: the lag is measured as often as that.
+#: Seconds between two checks of the changelogs' ends, and between two flushes of the engines.
+_CHECK_S, _FLUSH_S = 1.0, 60.0
+#: Seconds between two checks while the engines are busy: the lag is measured as often as that.
 _MEASURED_S = 5.0
 
 
-class StandbyStores:
-    """The copies that one standby container keeps of one task's stores. One thread."""
-
-    def __init__(self, job: JobStores, task: TaskSettings, replica: int) -> None:
-        """Opens them. Raises StoreLocked while an earlier attempt still has them, EnvironmentFailure."""
-        kept = {
-            name: store
-            for name, store in job.configs.items()
-            if store.changelog is not None and job.engines[name].persistent
-        }
-        own = replace(task, name=standby_name(task.name, replica))
-        self._opener = StoreOpener(replace(job, configs=kept), own)
-        self._opener.begin()
-        self._following = {store.ssp: store for store in self._opener.following()}
-        for store in self._following.values():
-            store.share(len(self._following) * task.tasks_in_container)
-
-    @property
-    def starts(self) -> dict[SystemStreamPartition, int]:
-        """The offsets at which the reads of the changelogs start."""
-        return {ssp: store.start for ssp, store in self._following.items()}
-
-    @property
-    def engines(self) -> Mapping[SystemStreamPartition, tuple[str, StorageEngine]]:
-        """The store and the engine with its copy, by changelog partition."""
-        return self._opener.engines
-
-    def add(self, batch: RecordBatch) -> None:
-        """Take records of one changelog partition, in order. Raises RestoreError, KeyError for another task's."""
-        self._following[batch.ssp].add(batch)
-
-    def write(self) -> None:
-        """Put the taken records into the engines."""
-        for store in self._following.values():
-            store.write_gathered()
-
-    def complete(self, ends: Mapping[SystemStreamPartition, int], now_ms: int) -> None:
-        """Note that everything before these ends was taken, and that they were the ends at `now_ms`. So the copy of a
-        changelog that is silent for longer than it keeps deletions does not look old."""
-        for ssp, end in ends.items():
-            self._following[ssp].complete(end - 1, now_ms)
-
-    def flush(self) -> None:
-        """Flush the engines' memory to disk."""
-        for store in self._following.values():
-            store.flush()
-
-    def close(self) -> None:
-        """Close the engines. The next attempt reads the unwritten records again."""
-        self._opener.abandon()
-
-
-def standby_container(
-    config: JobConfig,
-    model: ContainerModel,
-    lease: ContainerLease,
-    on_lost: Callable[[str], None] = keep_running,
-    look_s: float = _LOOK_S,
-    clock: Clock = SYSTEM_CLOCK,
-    serve_port: ServePort = no_port,
-) -> StandbyContainer:
-    """A standby of one container of the job, ready to `run`; it opens nothing before that. `serve_port` serves
-    its HTTP port."""
-
-    def stores(clients: SystemClients) -> JobStores:
-        engines, serdes = store_specs(config), serde_registry(config)
-        return job_stores(config, serdes=serdes, engines=engines, admin_of=clients.admin, clock=clock)
-
-    clients = partial(job_clients, config, model.id)
-    sweep = partial(sweep_in_background, config, (), clock)
-    port = partial(serve_port, config, model, lease)
-    return StandbyContainer(model, lease, StandbyParts(clients, stores, sweep, port), on_lost, look_s, clock)
-
-
-@dataclass(frozen=True)
-class StandbyParts:
-    """The parts of a job that a standby needs. `clients` and `stores` are made when it runs; `sweep` is called once
-    the copies are open; `port` serves its metrics and the copies."""
-
-    clients: Callable[[], SystemClients]
-    stores: Callable[[SystemClients], JobStores]
-    sweep: Callable[[], object]
-    port: Callable[[Registry, CommittedStores], AbstractContextManager[object]] = no_port
-
-
 class StandbyContainer:
-    """Runs once: `run` follows until `stop`, a directive, or a failure."""
+    """A standby of one container of a job. Runs once: `run` follows until `stop`, a directive, or a failure. It opens
+    nothing before that."""
 
     def __init__(
         self,
+        config: JobConfig,
         model: ContainerModel,
         lease: ContainerLease,
-        parts: StandbyParts,
-        on_lost: Callable[[str], None],
-        look_s: float,
-        clock: Clock,
+        *,
+        on_lost: Callable[[str], None] = keep_running,
+        check_s: float = _CHECK_S,
+        clock: Clock = SYSTEM_CLOCK,
+        serve_port: ServePort = no_port,
     ) -> None:
-        """`look_s`: seconds between two looks at the ends of the changelogs; after each, the records read so far are
-        written. `on_lost` is called when the lease is lost and the container still runs one lease duration later."""
-        self._serve_port, self._committed = parts.port, CommittedStores()
-        self._look_s, self._period_s = look_s, max(look_s, _MEASURED_S)
-        self._new_clients = parts.clients
-        self._stores_of = parts.stores
-        self._sweep = parts.sweep
+        """`check_s`: seconds between two checks of the ends of the changelogs; after each, the records read so far are
+        written. `on_lost` is called when the lease is lost and the container still runs one lease duration later.
+        `serve_port` serves its metrics and the copies."""
+        self._config = config
         self._model = model
         self._lease = lease
+        self._check_s, self._period_s = check_s, max(check_s, _MEASURED_S)
         self._clock = clock
-        self._metrics = Registry()
-        self._stores: dict[str, StandbyStores] = {}
-        self._owner: dict[SystemStreamPartition, StandbyStores] = {}
+        self._serve_port = serve_port
+        self._metrics, self._committed = Registry(), CommittedStores()
+        self._openers: list[StoreOpener] = []
+        self._copies: dict[SystemStreamPartition, StoreRestore] = {}
         self._consumers: dict[str, SystemConsumer] = {}
         self._positions: dict[str, int] = {}
         self._ends: dict[str, int] = {}
@@ -177,13 +94,15 @@ class StandbyContainer:
         self._heartbeat.start()
         try:
             with ExitStack() as stack:
-                stack.enter_context(self._serve_port(self._metrics, self._committed))
-                clients = stack.enter_context(closing(self._new_clients()))
+                port = self._serve_port(self._config, self._model, self._lease, self._metrics, self._committed)
+                stack.enter_context(port)
+                clients = stack.enter_context(closing(job_clients(self._config, self._model.id)))
                 self._open(clients, stack)
                 stack.callback(self._committed.withdraw)
                 self._follow(clients)
                 self._heartbeat.phase("stopping")
-                self._write(flush=True)
+                self._write()
+                self._flush()
         except BaseException:
             self._heartbeat.finish("failed")
             raise
@@ -206,84 +125,96 @@ class StandbyContainer:
         return {"lag": lag.value} if lag is not None and lag.is_known(self._clock.monotonic(), self._period_s) else {}
 
     def _open(self, clients: SystemClients, stack: ExitStack) -> None:
-        tasks, job = self._model.tasks, self._stores_of(clients)
+        """Raises StoreLocked while an earlier attempt still has the copies, EnvironmentFailure."""
+        config, tasks = self._config, self._model.tasks
+        specs, serdes = store_specs(config), serde_registry(config)
+        job = job_stores(config, serdes=serdes, engines=specs, admin_of=clients.admin, clock=self._clock)
+        copied = {
+            name: store for name, store in job.configs.items() if store.changelog is not None and specs[name].persistent
+        }
         self._heartbeat.phase("restoring")
         for task in tasks:
             # The start of the job has compared the serdes of its changelogs with those of the job file.
-            settings = TaskSettings(task.name, task.changelog_partition, len(tasks))
-            stores = StandbyStores(job, settings, replica_of(self._model.id))
-            stack.callback(stores.close)
-            self._stores[task.name] = stores
-            self._owner.update(dict.fromkeys(stores.starts, stores))
-        self._sweep()
-        starts = {ssp: start for stores in self._stores.values() for ssp, start in stores.starts.items()}
-        for system in sorted({ssp.system for ssp in starts}):
+            name = standby_name(task.name, replica_of(self._model.id))
+            opener = StoreOpener(replace(job, configs=copied), TaskSettings(name, task.changelog_partition, len(tasks)))
+            # The next attempt reads the unwritten records again.
+            stack.callback(opener.abandon)
+            opener.begin()
+            self._openers.append(opener)
+            self._copies.update({store.ssp: store for store in opener.following()})
+        sweep_in_background(config, (), self._clock)
+        for copy in self._copies.values():
+            copy.share(len(self._copies))
+        for system in sorted({ssp.system for ssp in self._copies}):
             consumer = self._consumers[system] = clients.consumer(system)
-            consumer.start({ssp: start for ssp, start in starts.items() if ssp.system == system})
+            consumer.start({ssp: copy.start for ssp, copy in self._copies.items() if ssp.system == system})
 
-    def _published(self) -> Published:
-        """The copies, each with the end that its changelog had at the last look."""
-        found: dict[str, dict[int, PublishedStore]] = {}
-        for stores in self._stores.values():
-            for ssp, (name, engine) in stores.engines.items():
+    def _publish(self) -> None:
+        """Show the copies, each with the end that its changelog had at the last check."""
+        published: dict[str, dict[int, PublishedStore]] = {}
+        for opener in self._openers:
+            for ssp, (name, engine) in opener.engines.items():
                 end = partial(self._end_of, str(ssp))
-                found.setdefault(name, {})[ssp.partition] = PublishedStore(engine, end)
-        return found
+                published.setdefault(name, {})[ssp.partition] = PublishedStore(engine, end)
+        self._committed.publish(published)
 
     def _end_of(self, ssp: str) -> int:
         return self._ends.get(ssp, 0)
 
     def _follow(self, clients: SystemClients) -> None:
-        looked = flushed = -_FLUSH_S
+        checked = flushed = -_FLUSH_S
         while not self._heartbeat.should_stop():
+            wait_s = min(_POLL_S, self._check_s)
             if not self._consumers:
                 # Without consumers no poll waits.
-                self._stopping.wait(min(_POLL_S, self._look_s))
+                self._stopping.wait(wait_s)
             for consumer in self._consumers.values():
-                for batch in consumer.poll(min(_POLL_S, self._look_s), _POLL_RECORDS):
-                    self._owner[batch.ssp].add(batch)
+                for batch in consumer.poll(wait_s, _POLL_RECORDS):
+                    self._copies[batch.ssp].add(batch)
             now = self._clock.monotonic()
-            if now - looked >= self._look_s:
-                looked = now
-                flush = now - flushed >= _FLUSH_S
-                flushed = now if flush else flushed
-                self._look_safely(clients, flush=flush)
+            if now - checked < self._check_s:
+                continue
+            checked = now
+            try:
+                complete, now_ms = self._check(clients)
+            except SamzapyError as silence:
+                # The consumers wait for the broker, too, and another attempt would not help.
+                if not silence.outage:
+                    raise
+                logger.debug("The ends of the changelogs are not known: %s", silence)
+                continue
+            if now - flushed >= _FLUSH_S:
+                flushed = now
+                for ssp, end in complete.items():
+                    # So the copy of a changelog that is silent for longer than it keeps deletions does not look old.
+                    self._copies[ssp].complete(end - 1, now_ms)
+                self._flush()
 
-    def _look_safely(self, clients: SystemClients, *, flush: bool) -> None:
-        """Look; an outage is outlasted here, since the consumers wait for the broker, too, and another attempt would
-        not help."""
-        try:
-            self._look(clients, flush=flush)
-        except SamzapyError as silence:
-            if not silence.outage:
-                raise
-            logger.debug("The ends of the changelogs are not known: %s", silence)
-
-    def _look(self, clients: SystemClients, *, flush: bool) -> None:
-        """Write the records read so far, and compare the positions with the ends."""
+    def _check(self, clients: SystemClients) -> tuple[dict[SystemStreamPartition, int], int]:
+        """Compare the positions with the ends, and write the records read so far. Returns the ends of the changelogs
+        that are read as a whole, and the wall-clock time at which these were the ends."""
         now_ms, began = self._clock.wall_ms(), self._clock.monotonic()
         ends: dict[SystemStreamPartition, int] = {}
         for system in self._consumers:
-            ranges = clients.admin(system).offsets([ssp for ssp in self._owner if ssp.system == system])
-            ends.update({ssp: found.upcoming for ssp, found in ranges.items()})
+            ranges = clients.admin(system).offsets([ssp for ssp in self._copies if ssp.system == system])
+            ends.update({ssp: log.upcoming for ssp, log in ranges.items()})
         positions = {ssp: self._consumers[ssp.system].position(ssp) for ssp in ends}
-        self._write(flush=flush, complete={s: end for s, end in ends.items() if positions[s] >= end}, now_ms=now_ms)
-        lag = sum(max(0, end - positions[ssp]) for ssp, end in ends.items())
-        self._lag = Measured(lag, began)
+        self._write()
+        self._lag = Measured(sum(max(0, end - positions[ssp]) for ssp, end in ends.items()), began)
         self._goal = self._goal or ends
         if all(positions[ssp] >= end for ssp, end in self._goal.items()):
             # Caught up once: from now on a take-over misses only the newest records.
             self._heartbeat.phase("running")
         self._ends = {str(ssp): end for ssp, end in ends.items()}
         self._positions = {str(ssp): position for ssp, position in positions.items()}
-        # Not before a look: a reader has to hear how far behind the copies are.
-        self._committed.publish(self._published())
+        # Not before a check: a reader has to know how far behind the copies are.
+        self._publish()
+        return {ssp: end for ssp, end in ends.items() if end and positions[ssp] >= end}, now_ms
 
-    def _write(
-        self, *, flush: bool, complete: Mapping[SystemStreamPartition, int] | None = None, now_ms: int = 0
-    ) -> None:
-        for stores in self._stores.values():
-            stores.write()
-            if flush:
-                stores.complete({s: end for s, end in (complete or {}).items() if s in stores.starts and end}, now_ms)
-                stores.flush()
+    def _write(self) -> None:
+        for copy in self._copies.values():
+            copy.write_gathered()
+
+    def _flush(self) -> None:
+        for copy in self._copies.values():
+            copy.flush()

@@ -169,7 +169,7 @@ class Filler(SideInputRestore):
         self.spans = self.positions = {ssp: 0}
         self.taken, self.as_of = 0, []
 
-    def take(self, batch, bound=None):
+    def accept(self, batch):
         self.taken += len(batch.offsets)
 
     def caught_up(self):

@@ -34,7 +34,7 @@ from samzapy.clock import boot_id, process_start
 from samzapy.config.loader import load_job
 from samzapy.container.errors.user_failures import one_line, user_failure, user_line
 from samzapy.container.restart import build_container
-from samzapy.container.standby import standby_container
+from samzapy.container.standby import StandbyContainer
 from samzapy.container.supervision.log_files import container_logging
 from samzapy.container.supervision.watch import ContainerProcess, ServePort
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
@@ -241,7 +241,7 @@ def _run(
         model = spec.model.container(container_id)
         if replica_of(container_id):
             with container_logging(config.supervision.log, config.job_name, container_id):
-                standby_container(config, model, lease, on_lost=_leave, serve_port=serve_port).run()
+                StandbyContainer(config, model, lease, on_lost=_leave, serve_port=serve_port).run()
                 return
 
         def give_up(stall: Stall) -> None:

@@ -11,7 +11,7 @@ from systems import SYSTEMS
 from samzapy import InitableTask, StreamTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.container.standby import standby_container
+from samzapy.container.standby import StandbyContainer
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import SamzapyError
@@ -90,7 +90,7 @@ def test_a_copy_ends_where_the_committed_transactions_do(system, config, tmp_pat
     run(config)
     model = prepare(config).model
     coordinator = Coordinator(config.name, JobSpec(model, {}), 60.0)
-    standby = standby_container(config, model.container("0-1"), LocalLease(coordinator, "0-1"), look_s=0.1)
+    standby = StandbyContainer(config, model.container("0-1"), LocalLease(coordinator, "0-1"), check_s=0.1)
     thread = threading.Thread(target=standby.run, daemon=True)
     thread.start()
     write(system, config, *[b"1"] * KEYS, b"fail")

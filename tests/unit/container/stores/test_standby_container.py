@@ -12,7 +12,7 @@ from jobs.memory_job import MemoryJob
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
-from samzapy.container.standby import standby_container
+from samzapy.container.standby import StandbyContainer
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import StoreDiskFailed, Unreachable
@@ -32,8 +32,8 @@ class Standby:
         model = prepare(config).model
         self.coordinator = Coordinator(config.name, JobSpec(model, config.raw), 60.0)
         lease = LocalLease(self.coordinator, "0-1")
-        self.container = standby_container(
-            config, model.container("0-1"), lease, look_s=0.05, serve_port=self._serve, clock=clock
+        self.container = StandbyContainer(
+            config, model.container("0-1"), lease, check_s=0.05, serve_port=self._serve, clock=clock
         )
         self.report: ContainerReport | None = None
         self.failure: BaseException | None = None
