@@ -23,7 +23,7 @@ import urllib3
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.log_files import PageAddress
+from samzapy.container.supervision.logs import PageAddress
 from samzapy.coordinator.client import CoordinatorClient, pinned_to
 from samzapy.errors import EnvironmentFailure, RetriableError, StoreError, TaskMigrated
 from samzapy.queries.committed import STANDBY_LAG

@@ -27,7 +27,7 @@ from rich.text import Text
 from samzapy.cli.output import QuietProgress, line_on
 from samzapy.config.guarantee_warnings import counts_in_words
 from samzapy.config.supervision import LogConfig
-from samzapy.container.supervision.log_lines import TextLines, formatter
+from samzapy.container.supervision.logs import TextLines, formatter
 from samzapy.coordinator.status import ContainerStatus, JobStatus, RestoredStore
 
 

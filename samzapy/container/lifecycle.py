@@ -32,7 +32,7 @@ from samzapy.container.side_inputs import SideInputs
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.lag import Progress, parts_of_report, progress_of
-from samzapy.container.supervision.watch import NoWatch, Watch
+from samzapy.container.supervision.watch import ContainerWatch
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import (
@@ -45,7 +45,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.failpoints import reach
-from samzapy.job.lease import ContainerLease, ContainerReport
+from samzapy.job.lease import NO_FACTS, ContainerLease, ContainerReport
 from samzapy.queries.committed import CommittedStores, published_stores
 from samzapy.storage.changelog.restore import RestoreStopped
 from samzapy.storage.task_stores import TaskStores
@@ -77,13 +77,14 @@ class Container:
         ownership: Ownership,
         *,
         on_lost: Callable[[str], None] = keep_running,
-        watch: Watch | None = None,
+        watch: ContainerWatch | None = None,
         committed: CommittedStores | None = None,
     ) -> None:
         """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one. `watch` adds
         the facts for operators to the reports. `committed` shows the stores to others while they are open."""
-        self._watch = watch or NoWatch()
-        self._watch.follow(self._progress)
+        self._watch = watch
+        if watch is not None:
+            watch.follow(self._progress)
         self._committed = committed or CommittedStores()
         self._builder = builder
         self._lease = lease
@@ -323,6 +324,8 @@ class Container:
         tasks, restoring = list(self._tasks), dict(self._restoring)
         processed, commits = sum(task.processed for task in tasks), self.commits
         done = (processed, commits, tuple(restoring.values()))
+        watch, failure = self._watch, self._builder.last_failure
+        facts = NO_FACTS if watch is None else watch.facts(phase, done, failure)
         return ContainerReport(
             container_id=self._builder.model.id,
             epoch=self._lease.epoch,
@@ -332,7 +335,7 @@ class Container:
             restoring=restoring,
             metrics=self._builder.metrics.snapshot(),
             commits=commits,
-            facts=self._watch.facts(phase, done, self._builder.last_failure),
+            facts=facts,
             **parts_of_report(tasks),
         )
 

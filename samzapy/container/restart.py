@@ -46,8 +46,7 @@ from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.outage import Outage
-from samzapy.container.supervision.reporting import Reporting
-from samzapy.container.supervision.watch import OWN_PROCESS, ContainerProcess, ContainerWatch
+from samzapy.container.supervision.watch import OWN_PROCESS, ContainerProcess, ContainerWatch, Reporting
 from samzapy.container.supervision.worker_process import ProcessUsage, provide_descriptors
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class

@@ -14,7 +14,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.supervision import outage
 from samzapy.container.supervision.job_records import JobRecords, Ownership
-from samzapy.container.supervision.log_lines import record_of
+from samzapy.container.supervision.logs import record_of
 from samzapy.coordinator.coordinator import Coordinator, Oversight
 from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec

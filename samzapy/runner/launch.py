@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from samzapy.admin.user_code import imported_code
 from samzapy.config.job import JobConfig
-from samzapy.container.supervision.log_files import PageAddress
+from samzapy.container.supervision.logs import PageAddress
 from samzapy.coordinator.status import JobStatus
 from samzapy.errors import JobTakenOver
 from samzapy.failpoints import reach

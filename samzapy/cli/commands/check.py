@@ -215,15 +215,11 @@ def _show_needs(config: JobConfig, model: JobModel, engines: Mapping[str, StoreS
     if not model.containers:
         return
     largest = max(model.containers, key=lambda container: len(container.tasks))
-    start, restore, more = memory_needed(config, largest, engines)
-    files = files_needed(config, largest, engines)
-    at_start = sum(part.size for part in start)
-    at_most = at_start + max(sum(part.size for part in parts) for parts in (restore, more))
-    rows = [(part.use, _mebibytes(part.size), part.reason) for part in (*start, *restore, *more)]
+    parts = memory_needed(config, largest, engines)
+    rows = [(part.use, _mebibytes(part.size), part.reason) for part in parts]
     rows += [
-        ("memory at the start", _mebibytes(at_start), ""),
-        ("memory at the most", _mebibytes(at_most), "a restore ends before the messages; without the task's objects"),
-        ("open files", f"{files.of_stores + files.of_clients:,}", "at the least: large stores have more tables"),
+        ("memory at the most", _mebibytes(sum(part.size for part in parts)), "without the task's own objects"),
+        ("open files", f"{files_needed(config, largest, engines):,}", "at the least: large stores have more tables"),
     ]
     of = f"the largest of {len(model.containers):,} containers: {len(largest.tasks):,} tasks"
     table(f"What container {largest.id} needs, about ({of})", ("for", "MiB", "because of"), rows)

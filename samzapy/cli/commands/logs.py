@@ -25,7 +25,7 @@ def logs(config: JobConfig, container: str | None, *, follow: bool) -> None:
 
     The files are below job.log.dir on the machine that runs the driver or the container.
     """
-    from samzapy.container.supervision.log_files import log_folder
+    from samzapy.container.supervision.logs import log_folder
     from samzapy.errors import EnvironmentFailure
 
     folder = log_folder(config.supervision.log, config.job_name)

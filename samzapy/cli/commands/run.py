@@ -74,7 +74,7 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags, after: str
     again."""
     from samzapy.cli.progress import terminal_log
     from samzapy.config.loader import load_job
-    from samzapy.container.supervision.log_files import DRIVER, container_file, process_logging
+    from samzapy.container.supervision.logs import DRIVER, process_logging
     from samzapy.runner.base import RunOptions
     from samzapy.runner.launch import checked, launch_once
     from samzapy.runner.local import runner_of
@@ -84,7 +84,7 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags, after: str
     log = config.supervision.log
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
     here = flags.runner == "local"
-    file, container = (container_file("0"), "0") if here else (DRIVER, "")
+    file, container = ("container-0", "0") if here else (DRIVER, "")
     options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
 
     @contextmanager

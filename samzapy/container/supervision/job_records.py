@@ -26,12 +26,13 @@ import msgspec
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.codec import owner_of, owner_record
 from samzapy.checkpoint.records import read_owner
 from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.errors import JobTakenOver, RestoreError
-from samzapy.strict_json import Moment, Natural, convert, plain
+from samzapy.strict_json import convert
 from samzapy.system.clients import SystemClients, job_clients
 
 
@@ -100,18 +101,9 @@ def this_run(clock: Clock = SYSTEM_CLOCK) -> JobRun:
     )
 
 
-class _Asking(msgspec.Struct, rename="kebab"):
-    run: str
-    started_ms: Moment
-    host: str
-    pid: Natural
-    born: Natural = 0
-    boot: str = ""
-
-
 class _Request(msgspec.Struct):
     run: str
-    by: _Asking
+    by: dict[str, Any]
     go: bool
 
 
@@ -125,20 +117,16 @@ class HandoverRequest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a job record."""
-        by = self.by
-        asking = _Asking(by.id, by.started_ms, by.host, by.pid, by.born, by.boot)
-        return {"run": self.run, "by": plain(asking), "go": self.go}
+        return {"run": self.run, "by": owner_record(self.by), "go": self.go}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HandoverRequest:
         """The inverse. Raises RestoreError."""
         try:
             asked = convert(_Request, data)
+            return cls(asked.run, owner_of(asked.by), asked.go)
         except ValueError as cause:
             raise RestoreError(f"the job's record of a handover cannot be read ({cause})") from cause
-        by = asked.by
-        run = JobRun(by.run, by.started_ms, by.host, by.pid, born=by.born, boot=by.boot)
-        return cls(asked.run, run, asked.go)
 
 
 @dataclass(frozen=True)

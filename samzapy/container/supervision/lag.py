@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TypedDict, final
+from typing import Any, final
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import STALE_AFTER, Clock, Measured
@@ -70,16 +70,8 @@ def progress_of(tasks: Iterable[TaskInstance], committed_of: Mapping[str, Positi
     return Progress({ssp: max(at, caught_up.get(ssp, at)) for ssp, at in positions.items()}, committed, processed_ms)
 
 
-class PartsOfReport(TypedDict):
-    """The fields of a container's report that are about its tasks."""
-
-    positions: dict[str, int]
-    restored: dict[str, tuple[int, float, str]]
-    clocks: dict[str, TaskProgress]
-
-
-def parts_of_report(tasks: Sequence[TaskInstance]) -> PartsOfReport:
-    """The tasks' part of a report; may be called from any thread."""
+def parts_of_report(tasks: Sequence[TaskInstance]) -> dict[str, Any]:
+    """The fields of a container's report that are about its tasks; from any thread."""
     return {
         "positions": {str(ssp): offset for task in tasks for ssp, offset in task.offsets.items()},
         "restored": {
@@ -157,7 +149,7 @@ class LagWatch:
         self._lags: Measured[dict[str, PartitionLag]] | None = None
         self._open: tuple[str, ...] = ()
         self._mirrored: dict[SystemStreamPartition, int] = {}
-        self._unmirrored = self._warned = False
+        self._warned = False
         self._measured_at = clock.monotonic()
         self._unknown_since: float | None = None
         self._cause: Exception | None = None
@@ -261,20 +253,16 @@ class LagWatch:
     def _copy(self, committed: Positions) -> None:
         try:
             self._mirror(committed)
+        except (RetriableError, Unreachable) as cause:
+            logger.debug("The positions were not copied to the consumer group '%s': %s", self._group, cause)
         except SamzapyError as cause:
-            # A broker is busy while many containers start: a failure that may pass is reported when the next look fails
-            # as well.
-            is_news = not self._warned and (self._unmirrored or not isinstance(cause, RetriableError | Unreachable))
+            level, self._warned = (logging.DEBUG if self._warned else logging.WARNING), True
             logger.log(
-                logging.WARNING if is_news else logging.DEBUG,
-                "The positions were not copied to the consumer group '%s' (job.offsets.mirror): %s",
+                level,
+                "The positions are not copied to the consumer group '%s' (job.offsets.mirror): %s",
                 self._group,
                 cause,
             )
-            self._warned |= is_news
-            self._unmirrored = True
-        else:
-            self._unmirrored = False
 
     def _measured(self, ends: Positions, progress: Progress) -> dict[str, PartitionLag]:
         now_ms, wall_ms = round(self._clock.monotonic() * 1000), self._clock.wall_ms()

@@ -1,4 +1,5 @@
-"""Watches a container for its operators: lag, stalls, log lines. The container's reports carry them to the driver.
+"""Watches a container for its operators: lag, stalls, log lines. The container's reports carry them to the driver. And
+publishes its metrics, from a thread of its own, since that may wait for a broker.
 
 A container is stalled when, for `task.stall.ms`,
 
@@ -14,62 +15,40 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, TypeAlias, final
+from typing import TypeAlias, final
 
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
+from samzapy.config.supervision import ReporterConfig
 from samzapy.container.supervision.heartbeat import keep_running
 from samzapy.container.supervision.lag import LagWatch, Progress
-from samzapy.container.supervision.log_lines import Activity, activity_of, stack_as_text, stack_of, waited_for
+from samzapy.container.supervision.logs import (
+    Activity,
+    CarriedLines,
+    activity_of,
+    stack_as_text,
+    stack_of,
+    waited_for,
+)
 from samzapy.container.supervision.outage import CONTAINER
-from samzapy.job.lease import NO_FACTS, ContainerLease, Facts, LogLine, Stall, UserFailure
+from samzapy.job.lease import ContainerLease, Facts, Stall, UserFailure
 from samzapy.job.model import ContainerModel
-from samzapy.metrics import Registry
+from samzapy.metrics import Publish, Registry, SnapshotHeader, reporters
 from samzapy.queries.committed import CommittedStores
+from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
 
-
-class Lines(Protocol):
-    """Log lines that wait for a report."""
-
-    def take(self) -> tuple[tuple[LogLine, ...], int]:
-        """The lines since the last call, and the number of dropped ones."""
-        ...
-
-
-class NoLines:
-    """For a container in the driver's own process, which logs for itself."""
-
-    def take(self) -> tuple[tuple[LogLine, ...], int]:
-        return (), 0
-
-
-class Watch(Protocol):
-    """The part of a container's reports that operators read."""
-
-    def follow(self, progress: Callable[[], Progress]) -> None:
-        """Call `progress` from now on for the container's progress; from any thread."""
-        ...
-
-    def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
-        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them;
-        `failure` is the last one of the user's code that did not end the attempt."""
-        ...
-
-
-class NoWatch:
-    """For a container whose reports nobody reads."""
-
-    def follow(self, progress: Callable[[], Progress]) -> None:
-        """Ignore it."""
-
-    def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
-        return NO_FACTS
+#: Seconds between two checks for due metrics: intervals are whole seconds.
+_PACE_S = 0.25
+#: Seconds to wait for the acknowledgement of a snapshot, and for the last snapshots at the container's end.
+_ACK_S, _LAST_S = 5.0, 10.0
 
 
 def _report(stall: Stall) -> None:
@@ -99,7 +78,7 @@ class ContainerProcess:
     Both are called on the thread that reports. `serve_port` makes the context in which the port is served.
     """
 
-    lines: Lines = field(default_factory=NoLines)
+    lines: CarriedLines = field(default_factory=CarriedLines)
     on_stalled: Callable[[Stall], None] = _report
     on_lost: Callable[[str], None] = keep_running
     serve_port: ServePort = no_port
@@ -155,11 +134,8 @@ class ContainerWatch:
                 self._process.on_stalled(stalled)
         if phase == "running":
             self._lag.outages.answered(CONTAINER)
-        if failure is self._shown:
-            failure = None
-        else:
-            self._shown = failure
-        return Facts(self._lag.take(), stalled, failure, lines, left_out)
+        shown, self._shown = self._shown, failure or self._shown
+        return Facts(self._lag.take(), stalled, None if failure is shown else failure, lines, left_out)
 
     def _stalled(self, phase: str, progress: object) -> tuple[Stall | None, bool]:
         now = self._clock.monotonic()
@@ -189,3 +165,71 @@ class ContainerWatch:
         if silent_s >= self._stall_s and idle_s >= self._stall_s:
             return Stall(self._lag.trouble, silent_s)
         return None
+
+
+@final
+class Reporting:
+    """A context that publishes metrics as often as the job file says, and once at its end."""
+
+    def __init__(
+        self,
+        wanted: Sequence[ReporterConfig],
+        header: SnapshotHeader,
+        tasks: frozenset[str],
+        metrics: Registry,
+        new_clients: Callable[[], SystemClients],
+        clock: Clock,
+    ) -> None:
+        """Connects to nothing yet; without `wanted` reporters nothing is ever started. `header` names the container in
+        each snapshot of `metrics`; `tasks` names the groups that belong to tasks; `new_clients` makes clients for this
+        thread alone. Raises EnvironmentFailure for a reporter's library that is not installed."""
+        self._host = header.host.encode()
+        self._new_clients = new_clients
+        self._clients: SystemClients | None = None
+        self._reporters = reporters(wanted, metrics, header, self._publisher, clock, tasks)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="samzapy-metrics", daemon=True)
+
+    def __enter__(self) -> Reporting:
+        if self._reporters:
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._closed.set()
+        if self._reporters:
+            self._thread.join(_LAST_S)
+        if self._thread.is_alive():
+            logger.warning("The last metrics were not published within %g s", _LAST_S)
+
+    def _run(self) -> None:
+        while not self._closed.wait(_PACE_S):
+            for reporter in self._reporters:
+                reporter.tick()
+        for reporter in self._reporters:
+            reporter.report()
+        self._close()
+
+    def _publisher(self, stream: SystemStream) -> Publish:
+        """Sends snapshots to the stream, all of a host to one partition, as Samza does. Raises SamzapyError."""
+
+        def publish(snapshot: bytes) -> None:
+            try:
+                self._clients = self._clients or self._new_clients()
+                producer = self._clients.producer(stream.system)
+                producer.send([OutgoingRecord(stream.stream, None, snapshot, partition_key=self._host)])
+                producer.flush(_ACK_S)
+            except Exception:
+                # A failed producer cannot be used again; the next snapshot makes another.
+                self._close()
+                raise
+
+        return publish
+
+    def _close(self) -> None:
+        clients, self._clients = self._clients, None
+        try:
+            if clients is not None:
+                clients.close()
+        except Exception as cause:  # noqa: BLE001  # metrics never end a job
+            logger.warning("Closing the metrics' clients: %s", cause)

@@ -20,69 +20,39 @@ import psutil
 
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
-from samzapy.config.reading.classes import ENGINES, SYSTEMS
+from samzapy.config.reading.classes import ENGINES
 from samzapy.config.reading.keys import Reader
 from samzapy.config.stores.engines import RocksDbKeys
 from samzapy.errors import TooFewFiles
 from samzapy.job.files import MOST, raise_limit
 from samzapy.job.model import ContainerModel
-from samzapy.job.transactions import state_transactions
-from samzapy.storage.changelog.restore import CHUNK_BYTES
 from samzapy.storage.local.directory import sweep_orphans
 from samzapy.storage.spec import StoreSpec
-from samzapy.system.clients import has_transactions
+
+#: The files of one task's part of a store of RocksDB: lock, log, manifest, folders, one table, and one that is being
+#: written; and of an admin, a consumer and the producers of a system, on a cluster of one broker.
+STORE_FILES, CLIENT_FILES = 8, 26
+
+
+def files_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str, StoreSpec]) -> int:
+    """The least open files of a container, without those that its process has open anyway. A store with many tables
+    needs more; an engine of a plug-in has its lock."""
+    ours = ENGINES.short.values()
+    each = [STORE_FILES if config.stores[name].factory in ours else 1 for name, e in engines.items() if e.persistent]
+    return len(model.tasks) * sum(each) + CLIENT_FILES * len({stream.system for stream in config.task.inputs})
 
 
 def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mapping[str, StoreSpec]) -> None:
     """Raise the process's limit of open files as far as possible, and check that it suffices for the container's start.
-
-    The estimate is a lower bound: a store with many tables needs more. Raises TooFewFiles.
-    """
+    Raises TooFewFiles."""
     limit = raise_limit(MOST)
-    opened = psutil.Process().num_fds()
-    stores, files, clients = files_needed(config, model, engines)
-    if limit is not None and opened + files + clients > limit:
+    opened, needed = psutil.Process().num_fds(), files_needed(config, model, engines)
+    if limit is not None and opened + needed > limit:
         raise TooFewFiles(
-            f"container {model.id}: expected a limit of at least {opened + files + clients:,} open files, got "
-            f"{limit:,}: "
-            f"{files:,} for {stores:,} stores ({len(model.tasks):,} tasks), {clients:,} for clients, {opened:,} are "
-            "open "
-            "already; raise it (ulimit -n), or use more containers (job.container.count)"
+            f"container {model.id}: expected a limit of at least {opened + needed:,} open files, got {limit:,}: "
+            f"{needed:,} for the stores and clients of {len(model.tasks):,} tasks, {opened:,} are open already; raise "
+            "it (ulimit -n), or use more containers (job.container.count)"
         )
-
-
-class FilesNeeded(NamedTuple):
-    """Stores with files, and the least files that they and the clients of systems have open."""
-
-    stores: int
-    of_stores: int
-    of_clients: int
-
-
-#: The files of one task's part of a store of RocksDB: lock, log, manifest, folders, one table, and one that is being
-#: written.
-STORE_FILES = 8
-#: Pipes and sockets of an admin, a consumer and a producer of Kafka, on a cluster of one broker, and of a transactional
-#: producer.
-CLIENT_FILES, TRANSACTION_FILES = 18, 8
-
-
-def files_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str, StoreSpec]) -> FilesNeeded:
-    """The files of a container, without the files that its process has open anyway. An engine of a plug-in has its
-    lock."""
-    ours = ENGINES.short.values()
-    each = [STORE_FILES if config.stores[name].factory in ours else 1 for name, e in engines.items() if e.persistent]
-    tasks = len(model.tasks)
-    clients, transactions = _kafka_clients(config)
-    return FilesNeeded(tasks * len(each), tasks * sum(each), CLIENT_FILES * clients + TRANSACTION_FILES * transactions)
-
-
-def _kafka_clients(config: JobConfig) -> tuple[int, int]:
-    """The Kafkas that a container reads, and the transactional producers for its state: one, if any, for all tasks."""
-    kafka = SYSTEMS.short["kafka"]
-    read = {stream.system for stream in config.task.inputs if config.systems[stream.system].factory == kafka}
-    state = state_transactions(config, has_transactions).system
-    return len(read), int(state is not None and config.systems[state].factory == kafka)
 
 
 class Memory(NamedTuple):
@@ -95,41 +65,29 @@ class Memory(NamedTuple):
 
 #: Measured: a process with the libraries of a container, one task, and the part of a task in a RocksDB store.
 PROCESS_BYTES, TASK_BYTES, STORE_BYTES = 75_000_000, 100_000, 250_000
-#: The records of two polls, as bytes and as objects, and pages of files; librdkafka's queues of a consumer and of a
-#: producer.
-_POLL_BYTES, _CONSUMER_BYTES, _PRODUCER_BYTES = 48_000_000, 16_777_216, 134_217_728
+#: The records of two polls, as bytes and as objects, and librdkafka's default queues of a consumer and a producer.
+_SYSTEM_BYTES = 48_000_000 + 16_777_216 + 134_217_728
 
 
-def memory_needed(
-    config: JobConfig, model: ContainerModel, engines: Mapping[str, StoreSpec]
-) -> tuple[list[Memory], list[Memory], list[Memory]]:
-    """An estimate of a container's memory: when it begins to process, and at the most on top of that: of a restore, and
-    of processing, which comes after it.
+def memory_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str, StoreSpec]) -> list[Memory]:
+    """An estimate of the most memory that a container needs while it processes.
 
     It leaves out the memory of the task's own code, objects in caches that are counted in objects, RocksDB's filters
     and indexes (about 1.5 bytes a key), and block caches and queues whose sizes a store or a system sets for itself.
     """
     tasks, stores = len(model.tasks), sum(engine.persistent for engine in engines.values())
-    start = [
+    systems = {stream.system for stream in config.task.inputs}
+    shared = Reader(config.resolved).read(RocksDbKeys, {"store": "shared"})
+    parts = [
         Memory("process", PROCESS_BYTES, "Python and the libraries"),
         Memory("tasks", tasks * TASK_BYTES, f"{tasks:,} tasks"),
         Memory("opened stores", tasks * stores * STORE_BYTES, f"{tasks * stores:,} parts of stores"),
+        Memory("polls and queues", len(systems) * _SYSTEM_BYTES, f"inputs on {', '.join(sorted(systems))}"),
+        Memory("objects, uncommitted changes", config.cache_max_bytes * bool(engines), "container.cache.max.bytes"),
+        Memory("block cache", shared.shared_cache_bytes * bool(stores), "container.rocksdb.cache.bytes"),
+        Memory("memtables", shared.shared_write_buffer_bytes * bool(stores), "container.rocksdb.write.buffer.bytes"),
     ]
-    clients, transactions = _kafka_clients(config)
-    queues = clients * (_CONSUMER_BYTES + _PRODUCER_BYTES) + transactions * _PRODUCER_BYTES
-    more = [
-        Memory("polled records", _POLL_BYTES, "two polls"),
-        Memory("queues of Kafka's clients", queues, "their defaults"),
-    ]
-    if engines:
-        more.append(Memory("objects, uncommitted changes", config.cache_max_bytes, "container.cache.max.bytes"))
-    shared = Reader(config.resolved).read(RocksDbKeys, {"store": "shared"})
-    if stores:
-        more.append(Memory("block cache", shared.shared_cache_bytes, "container.rocksdb.cache.bytes"))
-        more.append(Memory("memtables", shared.shared_write_buffer_bytes, "container.rocksdb.write.buffer.bytes"))
-    restores = any(store.changelog for store in config.stores.values())
-    restore = [Memory("a restore", CHUNK_BYTES, "fixed")] if restores else []
-    return start, restore, [part for part in more if part.size]
+    return [part for part in parts if part.size]
 
 
 #: Milliseconds without use after which a start sets a local store aside.

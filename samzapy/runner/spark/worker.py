@@ -35,7 +35,7 @@ from samzapy.config.loader import load_job
 from samzapy.container.errors.user_failures import one_line, user_failure, user_line
 from samzapy.container.restart import build_container
 from samzapy.container.standby import StandbyContainer
-from samzapy.container.supervision.log_files import container_logging
+from samzapy.container.supervision.logs import container_logging
 from samzapy.container.supervision.watch import ContainerProcess, ServePort
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
 from samzapy.coordinator.port import PortSettings, container_port

@@ -12,7 +12,7 @@ import pytest
 import samzapy
 from samzapy.admin.queries import JobQueries, StoreEntry
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.log_files import PageAddress
+from samzapy.container.supervision.logs import PageAddress
 from samzapy.errors import ConfigError, EnvironmentFailure, RetriableError, StoreError
 
 INDEX = {

@@ -13,7 +13,7 @@ from rigs.raw_connections import connect, is_closed
 from samzapy.admin.queries import status_of
 from samzapy.config.job import JobConfig, TlsConfig
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.log_files import PageAddress
+from samzapy.container.supervision.logs import PageAddress
 from samzapy.coordinator import server as server_module
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator

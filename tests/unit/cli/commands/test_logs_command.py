@@ -5,7 +5,7 @@ import pytest
 
 from samzapy.clock import Measured
 from samzapy.config.supervision import LogConfig
-from samzapy.container.supervision.log_files import PageAddress
+from samzapy.container.supervision.logs import PageAddress
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import JobSpec

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from samzapy import CoroutineTask, InitableTask, StreamTask
-from samzapy.container.supervision.log_lines import (
+from samzapy.container.supervision.logs import (
     PlaceFilter,
     activity_of,
     stack_as_text,

@@ -9,6 +9,7 @@ import pytest
 
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.container.supervision.worker_process import (
+    CLIENT_FILES,
     STORE_FILES,
 )
 from samzapy.system.local.factory import LocalSystemFactory
@@ -71,7 +72,8 @@ def test_a_limit_that_is_too_low_is_refused_at_once_with_the_numbers(run, tmp_pa
     assert done.returncode == 3
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert line.startswith("error: container 0: expected a limit of at least ")
-    assert f" open files, got 100: {16 * STORE_FILES} for 16 stores (16 tasks), 0 for clients, " in line
+    needed = 16 * STORE_FILES + CLIENT_FILES
+    assert f" open files, got 100: {needed} for the stores and clients of 16 tasks, " in line
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "state").exists()
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from samzapy.container.supervision.log_files import PrivateFile
+from samzapy.container.supervision.logs import PrivateFile
 
 
 def full(*_):

@@ -4,8 +4,14 @@ import logging
 import pytest
 
 from samzapy.config.supervision import LogConfig
-from samzapy.container.supervision.log_files import container_logging, log_folder, process_logging
-from samzapy.container.supervision.log_lines import CarriedLines, formatter, record_of
+from samzapy.container.supervision.logs import (
+    CarriedLines,
+    container_logging,
+    formatter,
+    log_folder,
+    process_logging,
+    record_of,
+)
 from samzapy.job.lease import MOST_LINES, LogLine
 
 LINE = LogLine(1_700_000_000_123, logging.INFO, "tasks.counts", "hello", "Partition 3", "kafka.in[3]@17")

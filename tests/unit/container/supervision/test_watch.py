@@ -6,7 +6,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.errors.user_failures import UserCalls, as_returned
 from samzapy.container.supervision.lag import LagWatch
-from samzapy.container.supervision.log_lines import CarriedLines
+from samzapy.container.supervision.logs import CarriedLines
 from samzapy.container.supervision.outage import Outages
 from samzapy.container.supervision.watch import ContainerProcess, ContainerWatch
 from samzapy.errors import Unreachable
