@@ -44,7 +44,8 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
         warn(warning)
     code = imported_code(given)
     task_class = code.task_class
-    config = without_idle_standbys(with_sparks_defaults(given), code.engines)
+    on_disk = [name for name, spec in code.engines.items() if spec.persistent]
+    config = without_idle_standbys(with_sparks_defaults(given), on_disk)
     for warning in config.warnings[len(given.warnings) :]:
         warn(warning)
     for warning in never_called(task_class):

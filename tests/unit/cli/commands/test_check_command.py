@@ -143,7 +143,7 @@ def test_the_needs_of_the_largest_container_are_shown_part_by_part(samzapy, job)
     rows = [line.split() for line in output.splitlines()]
     assert ["objects,", "uncommitted", "changes", "128.0", "container.cache.max.bytes"] in rows
     assert any(row[:4] == ["memory", "at", "the", "most"] for row in rows)
-    assert any(row[:3] == ["open", "files", "16"] for row in rows)
+    assert any(row[:3] == ["open", "files", "42"] for row in rows)
 
 
 BY_PATTERN = ("--config", "task.inputs=local.in.*")
