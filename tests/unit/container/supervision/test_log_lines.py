@@ -6,6 +6,7 @@ import pytest
 from samzapy.config.supervision import LogConfig
 from samzapy.container.supervision.logs import (
     CarriedLines,
+    PrivateFile,
     container_logging,
     formatter,
     log_folder,
@@ -105,3 +106,18 @@ def test_the_logging_around_a_job_is_put_back(tmp_path):
     with process_logging(LogConfig(level=logging.DEBUG, folder=tmp_path), "counts-1", "driver"):
         assert (root.level, talkative.level) == (logging.DEBUG, logging.WARNING)
     assert (root.level, list(root.handlers), talkative.level) == before
+
+
+def test_lines_on_a_full_disk_are_lost_after_one_warning(tmp_path, caplog, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    handler = PrivateFile(tmp_path / "driver.log")
+    monkeypatch.setattr(handler.stream, "write", full, raising=False)
+    for _ in range(3):
+        handler.handle(logging.makeLogRecord({"msg": "a line"}))
+    handler.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{handler.baseFilename}: No space left on device (job.log.dir); further lines may be missing there"
+    ]
+    assert capsys.readouterr().err == ""
