@@ -107,7 +107,6 @@ class EventTime:
        grace. `over` never goes back, not even in a restart with the same grace.
     2. If the grace differs from the last run's, `over` starts ahead or back by the difference. So the windows that were
        over stay over, and no other window is over.
-    3. A store of an earlier version has no grace. It gets the present one, and `over` stays.
     """
 
     def __init__(

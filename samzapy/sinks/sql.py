@@ -18,7 +18,6 @@ from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, Tas
 from samzapy.failpoints import reach
 from samzapy.sinks.database import (
     Connection,
-    Database,
     Row,
     SinkOffsets,
     Target,
@@ -31,39 +30,6 @@ from samzapy.sinks.database import (
 
 #: A row, and the input it comes from; (None, -1) if it comes from none.
 WaitingRow = tuple[SystemStreamPartition | None, int, Row]
-
-
-class WaitingRows:
-    """The rows of a sink since its last commit, in order."""
-
-    __slots__ = ("_rows", "add")
-
-    def __init__(self) -> None:
-        self._rows: list[WaitingRow] = []
-        self.add = self._rows.append
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def before(self, offsets: Mapping[SystemStreamPartition, int]) -> list[WaitingRow]:
-        """The rows of completed inputs. Rows of later inputs keep waiting: after a crash their inputs come again."""
-        return [each for each in self._rows if each[0] is None or each[1] < offsets[each[0]]]
-
-    def remove(self, done: list[WaitingRow]) -> None:
-        """Forget the rows that `before` returned."""
-        if len(done) == len(self._rows):
-            self._rows.clear()
-        else:
-            gone = set(map(id, done))
-            self._rows[:] = [each for each in self._rows if id(each) not in gone]
-
-    def back_to(self, length: int) -> None:
-        """Drop all but the first rows."""
-        del self._rows[length:]
-
-    def forget(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """Drop the rows of one input, wherever they are: messages of an asynchronous task write side by side."""
-        self._rows[:] = [each for each in self._rows if each[1] != offset or each[0] != ssp]
 
 
 #: Two values of one of these types are the same in every column if they are equal.
@@ -150,7 +116,7 @@ class SqlSink(Sink):
         self._key = [self._target.columns.index(column) for column in key]
         self._name = name or table
         self._max_rows = max_rows
-        self._waiting = WaitingRows()
+        self._waiting: list[WaitingRow] = []
         self._held: dict[SystemStreamPartition, int] = {}
         self._repeated: dict[SystemStreamPartition, int] = {}
         self._written = self._dropped = 0
@@ -175,13 +141,13 @@ class SqlSink(Sink):
         if envelope is None:
             if not self._key:
                 raise ValueError(f"table {self._target.table}: a row that comes from no message needs mode='upsert'")
-            self._waiting.add((None, -1, tuple(row)))
+            self._waiting.append((None, -1, tuple(row)))
             return
         ssp, offset = envelope.ssp, envelope.offset
         if self._repeated and offset < self._repeated.get(ssp, 0):
             self._dropped += 1
         else:
-            self._waiting.add((ssp, offset, tuple(row)))
+            self._waiting.append((ssp, offset, tuple(row)))
 
     def open(self, attempt: TaskAttempt) -> Mapping[SystemStreamPartition, int]:
         """See `Sink.open`. Raises TaskMigrated, RetriableError, or EnvironmentFailure for a missing table or missing
@@ -210,14 +176,19 @@ class SqlSink(Sink):
         """See `Sink.commit`. Raises TaskMigrated, RetriableError, or TaskFailed for rows that the table refuses."""
         assert self._opened is not None, "open comes first, and nothing after a failure"
         opened = self._opened
-        done = self._waiting.before(offsets)
+        # Rows of later inputs keep waiting: after a crash their inputs come again.
+        done = [row for row in self._waiting if row[0] is None or row[1] < offsets[row[0]]]
         held = {ssp: max(offset, self._held.get(ssp, offset)) for ssp, offset in offsets.items()}
         try:
             with self._transaction(opened) as cursor:
                 # The offsets first: that takes the locks, and finds out whether this attempt may write at all.
                 opened.offsets.advance(cursor, held)
                 reach("sink.1")
-                self._load(opened.database, cursor, [row for _, _, row in done])
+                rows: Sequence[Row] = [row for _, _, row in done]
+                if self._key:
+                    rows = last_of_each_key(rows, self._key)
+                if rows:
+                    opened.database.load(cursor, self._target, rows)
                 reach("sink.2")
         except Exception as cause:
             self.close()
@@ -227,19 +198,21 @@ class SqlSink(Sink):
                 raise TaskFailed(f"{self._what} refused one of {span(done)}: {one_line(cause)}") from cause
             raise
         reach("sink.3")
-        self._waiting.remove(done)
+        gone = set(map(id, done))
+        self._waiting = [row for row in self._waiting if id(row) not in gone]
         if self._repeated and all(self._repeated.get(ssp, 0) <= offset for ssp, offset in offsets.items()):
             self._repeated.clear()
         self._written += len(done)
 
     def forget(self, envelope: IncomingMessageEnvelope) -> None:
-        self._waiting.forget(envelope.ssp, envelope.offset)
+        # Wherever they are: messages of an asynchronous task write side by side.
+        self._waiting = [row for row in self._waiting if row[1] != envelope.offset or row[0] != envelope.ssp]
 
     def mark(self) -> int:
         return len(self._waiting)
 
     def back_to(self, mark: int) -> None:
-        self._waiting.back_to(mark)
+        del self._waiting[mark:]
 
     def full(self) -> bool:
         return len(self._waiting) >= self._max_rows
@@ -260,12 +233,6 @@ class SqlSink(Sink):
         with closing(opened.connection.cursor()) as cursor:
             yield cursor
         opened.connection.commit()
-
-    def _load(self, database: Database, cursor: Any, rows: Sequence[Row]) -> None:
-        if self._key:
-            rows = last_of_each_key(rows, self._key)
-        if rows:
-            database.load(cursor, self._target, rows)
 
     def _failure(self, what: str, cause: Exception) -> SamzapyError:
         # Two attempts create the same row or table at the same time: the second finds it when it tries again.

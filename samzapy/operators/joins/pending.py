@@ -50,11 +50,6 @@ class TimeRules:
         milliseconds(self.lateness, "lateness")
         milliseconds(1 if self.idle is None else self.idle, "idle", 1)
 
-    @property
-    def lateness_ms(self) -> int:
-        """`lateness` in milliseconds."""
-        return milliseconds(self.lateness, "lateness")
-
 
 #: Each partition is in the order of event time, and no partition is ever idle.
 IN_ORDER = TimeRules()
@@ -89,14 +84,14 @@ class PendingMessages:
         self.store: KeyValueStore[str, Any] = context.get_store(store)
         self._clock = context.container.clock
         self._index = ExpiryIndex(self.store)
-        self._lateness_ms = rules.lateness_ms
+        self._lateness_ms = milliseconds(rules.lateness, "lateness")
         self._time = EventTime(
             context,
             self.store,
             partitions,
             "joins",
             idle=rules.idle,
-            grace_ms=rules.lateness_ms,
+            grace_ms=self._lateness_ms,
             ahead=counter("join", "ahead"),
         )
         #: Lets an entry (time, name, value) wait without counting it: no new message has brought it.

@@ -42,7 +42,11 @@ class StreamTableJoin:
         stream comes back as `left` with its row as `right`; the row has the time of the message, as the table's times
         are not kept."""
         if self._of_table[envelope.ssp]:
-            self._keep(envelope)
+            key = key_of(envelope)
+            if envelope.message is None:
+                self._rows.delete(key)
+            else:
+                self._rows.put(key, envelope.message)
             return None
         # A message without a key has no row; the store would refuse to look for it.
         row = None if envelope.key is None else self._rows.get(key_of(envelope))
@@ -72,13 +76,6 @@ class StreamTableJoin:
                 found.append(Joined(key, Side(time_ms, message), None if row is None else Side(time_ms, row)))
                 self._unmatched.count += row is None
         return found
-
-    def _keep(self, envelope: IncomingMessageEnvelope) -> None:
-        key = key_of(envelope)
-        if envelope.message is None:
-            self._rows.delete(key)
-        else:
-            self._rows.put(key, envelope.message)
 
 
 class TableTableJoin:
@@ -112,17 +109,13 @@ class TableTableJoin:
         if typed is not None:
             value = typed.plain(value)
         row = self._rows.get(key) or {}
-        if _alike(row.get(part), value):
-            return row or None
-        # A new dict: the undo of a failed message restores the old one.
-        changed = {name: kept for name, kept in row.items() if name != part}
-        if value is not None:
-            changed[part] = value
-        if changed:
-            self._rows.put(key, changed)
-            return changed
-        self._rows.delete(key)
-        return None
+        changed = _with_part(row, part, value)
+        if changed is not row:
+            if changed:
+                self._rows.put(key, changed)
+            else:
+                self._rows.delete(key)
+        return changed or None
 
     def update_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Row | None]:
         """Like `update` of each message of a MessageBatch, or of any sequence of messages, in order; returns the rows
@@ -140,16 +133,23 @@ class TableTableJoin:
             rows = dict(before)
             for key, value in zip(keys, values, strict=True):
                 row = rows[key] or {}
-                if not _alike(row.get(part), value):
-                    row = {name: kept for name, kept in row.items() if name != part}
-                    if value is not None:
-                        row[part] = value
-                    rows[key] = row
-                found.append(row or None)
-            changed = {key: row for key, row in rows.items() if row is not before[key] and not _alike(row, before[key])}
-            self._rows.put_all({key: row for key, row in changed.items() if row})
-            self._rows.delete_all([key for key, row in changed.items() if not row and before[key] is not None])
+                changed = _with_part(row, part, value)
+                if changed is not row:
+                    rows[key] = changed
+                found.append(changed or None)
+            new = {key: row for key, row in rows.items() if row is not before[key] and not _alike(row, before[key])}
+            self._rows.put_all({key: row for key, row in new.items() if row})
+            self._rows.delete_all([key for key, row in new.items() if not row and before[key] is not None])
         return found
+
+
+def _with_part(row: Row, part: str, value: Any) -> Row:
+    """The row with a part, None for none; `row` itself if it has that already. It is never changed in place: the undo
+    of a failed message restores the old one."""
+    if _alike(row.get(part), value):
+        return row
+    others = {name: kept for name, kept in row.items() if name != part}
+    return others if value is None else {**others, part: value}
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -126,7 +126,6 @@ class AlignedState(WindowState):
                 accumulated = get(entry)
                 if accumulated is None:
                     accumulated = self._init()
-                    self.opened += 1
                     self._opens(entry)
                 put(entry, add(accumulated, value))
                 taken = True
@@ -161,7 +160,6 @@ class AlignedState(WindowState):
         for entry, values in taken.items():
             before = held[entry]
             if before is None:
-                self.opened += 1
                 self._opens(entry)
                 before = init()
             held[entry] = add_all(before, values)
@@ -267,7 +265,6 @@ class PanedState(KeyedState):
         if place and panes[place - 1][0] == end and panes[place - 1][1] == first:
             panes[place - 1] = [end, first, self.aggregation.add_all(panes[place - 1][2], values)]
         else:
-            self.opened += 1
             panes.insert(place, [end, first, self.aggregation.add_all(self._init(), values)])
         return [self._set_due(key, held, first), *panes]
 

@@ -103,7 +103,6 @@ class SessionState(KeyedState):
             first, last = min(time, near[0][0]), max(time, near[-1][1])
             accumulated = reduce(self.aggregation.merge, [s[2] for s in near])
         else:
-            self.opened += 1
             first, last, accumulated = time, time, self._init()
         grown = [first, last, self._add(accumulated, value)]
         sessions = sorted([*(s for s in sessions if s not in near), grown], key=itemgetter(0))
@@ -169,7 +168,6 @@ class SlidingState(KeyedState):
             and held[0] <= time + 1
         ):
             # The usual value: one after all others.
-            self.opened += 1
             self._put(entry, [held[0], held[1], [*times, time], [*held[3], value], *held[4:]])
             return True
         changed = self._folded(key, held, (0,), ((key,), (value,), (time,), (horizon,)), [])
@@ -204,8 +202,6 @@ class SlidingState(KeyedState):
             kept[0] = min(kept[0], time + self._size)
         else:
             place = bisect_right(times, time)
-            if not place or times[place - 1] != time:
-                self.opened += 1
             times.insert(place, time)
             values.insert(place, value)
             kept[0] = min(kept[0], time + 1)

@@ -57,8 +57,7 @@ class Closed(NamedTuple):
 class WindowState(ABC):
     """The open windows of one kind, all of them in the store.
 
-    `opened` counts the windows since this object was constructed. `touched` gathers the handles of changed windows; it
-    is None if no early results or updates are sent.
+    `touched` gathers the handles of changed windows; it is None if no early results or updates are sent.
     """
 
     #: Added to the definition that a store remembers: its entries are laid out in another way than that of other
@@ -71,7 +70,6 @@ class WindowState(ABC):
         self.store = store
         self.aggregation = aggregation
         self.grace_ms = grace_ms
-        self.opened = 0
         self.touched: set[Handle] | None = None
 
     @abstractmethod

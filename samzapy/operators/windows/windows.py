@@ -31,8 +31,8 @@ from samzapy.operators.windows.state import (
 
 _TEXT = frozenset({str})
 
-#: The number of windows that are closed in one go at the end of a stream.
-_AT_THE_END = 10_000
+#: The most entries of the store that are closed in one go.
+_AT_ONCE = 10_000
 
 #: `final`: the window is closed, and no other result of it follows. `early`: its value at some moment. `update`: its
 #: value after each added value. Of a key's sessions, an early result or an update replaces the results that it
@@ -121,8 +121,6 @@ class WindowedAggregation:
        messages for a window that is over are late. None (the default): a silent partition holds the windows open, and
        results depend only on the inputs.
     4. `inputs`: the streams that are aggregated; None: all inputs of the task.
-    5. `max_closes`: the number of store entries that one `advance` closes, or twice the number opened since the last
-       `advance`, if that is more. The next `advance` closes the rest.
     """
 
     windows: WindowDefinition
@@ -133,11 +131,6 @@ class WindowedAggregation:
     emit: Emission = field(default_factory=OnClose)
     idle: Duration | None = None
     inputs: Collection[SystemStream] | None = None
-    max_closes: int = 10_000
-
-    def __post_init__(self) -> None:
-        if self.max_closes < 1:
-            raise ValueError(f"max_closes: an integer >= 1, got {self.max_closes}")
 
 
 class EventTimeWindows:
@@ -184,9 +177,6 @@ class EventTimeWindows:
         if not isinstance(emit, OnClose):
             self._state.touched = set()
         self._receive, self._fold = self._time.receive, self._state.add
-        # Windows that were over before a restart may still be open.
-        self._more = True
-        self._opened = 0
         self._late, self._closed = counter("windows", f"{store}.late"), counter("windows", f"{store}.closed")
         self._over = context.task.metrics.gauge(context.task.task_name, f"{store}.event-time-ms")
 
@@ -223,14 +213,12 @@ class EventTimeWindows:
         value: Column = None,
         time: Column = None,
     ) -> int:
-        """Fold a batch of messages: as `add` of each in order, with state touched once a key and window. Returns the
-        number of late ones.
+        """Fold a MessageBatch, or any sequence of messages: as `add` of each in order, with state touched once per key
+        and window. Returns the number of late ones.
 
-        `batch`: a MessageBatch, or any sequence of messages. `key`, `value` and `time` are each a function of a
-        message's content or a column as long as the batch; None: the messages' keys, their contents, and their event
-        times.
-
-        Raises as `add`; then nothing of the messages of that partition was added.
+        `key`, `value` and `time` are each a function of a message's content or a column as long as the batch; None: the
+        messages' keys, contents and event times. Raises as `add`; then nothing of the messages of that partition was
+        added.
         """
         late = 0
         for part, first in runs_of_partitions(batch):
@@ -263,11 +251,9 @@ class EventTimeWindows:
     def advance(self, collector: MessageCollector) -> None:
         """Close the windows that are over, and send early results if they are due. Call it in the task's `window`."""
         now = self._clock.monotonic()
-        if self._time.advance(now) or self._more:
-            limit = max(self._aggregation.max_closes, 2 * (self._state.opened - self._opened))
-            self._opened = self._state.opened
-            self._close(self._time.over - self._state.grace_ms, limit, collector)
-            self._over.set(self._time.over)
+        self._time.advance(now)
+        self._close(self._time.over - self._state.grace_ms, collector)
+        self._over.set(self._time.over)
         if self._early_s is not None and now >= self._early_at:
             self._early_at = now + self._early_s
             self._send_touched("early", self._time.newest, collector)
@@ -275,23 +261,21 @@ class EventTimeWindows:
     def finish(self, collector: MessageCollector) -> None:
         """Close every window. Call it when the inputs have ended; windows that end by then are over from now on."""
         self._time.advance(self._clock.monotonic())
-        last = 0
-        self._more = True
-        while self._more:
-            last = max(last, self._close(ALL_MS, _AT_THE_END, collector))
-        if last:
+        if last := self._close(ALL_MS, collector):
             self._time.end(last + self._state.grace_ms)
         if self._state.touched:
             self._state.touched.clear()
 
-    def _close(self, bound: int, limit: int, collector: MessageCollector) -> int:
+    def _close(self, bound: int, collector: MessageCollector) -> int:
         """Close windows that end at `bound` or before; returns the end of the last one, 0 if there was none."""
-        windows, self._more = self._state.close(bound, limit)
-        newest = self._time.newest
-        for window in windows:
-            self._send(window, "final", newest, collector)
-        self._closed.count += len(windows)
-        return windows[-1].end if windows else 0
+        newest, last, more = self._time.newest, 0, True
+        while more:
+            windows, more = self._state.close(bound, _AT_ONCE)
+            for window in windows:
+                self._send(window, "final", newest, collector)
+                last = max(last, window.end)
+            self._closed.count += len(windows)
+        return last
 
     def _send(self, window: Window, kind: Kind, newest: int, collector: MessageCollector) -> None:
         key, start, end, accumulated = window

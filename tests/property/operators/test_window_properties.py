@@ -26,13 +26,12 @@ STEPS = st.tuples(
     ),
 )
 GRACE = st.integers(0, 12)
-LIMIT = st.sampled_from([10_000, 10_000, 10_000, 1, 3])
 
 
-def run(inputs, steps, windows, limit, fold=None, value=lambda number: number):
+def run(inputs, steps, windows, fold=None, value=lambda number: number):
     """The results as (key, start, end, values), and what was late, of a run with crashes; and after each `advance` up
     to where event time had come, and how many results there were."""
-    spec = WindowedAggregation(windows, fold or Collect(), None, late=LATE, max_closes=limit)
+    spec = WindowedAggregation(windows, fold or Collect(), None, late=LATE)
     (size, batch, mode), often, steps = steps
     store = "stores.windows."
     cache = {f"{store}object.cache.size": size, f"{store}write.batch.size": batch, f"{store}object.cache.mode": mode}
@@ -138,56 +137,50 @@ def expected_sessions(inputs, gap, grace):
     return [(key, start, end, numbers) for end, key, start, numbers in sorted(found)], sorted(late)
 
 
-def check(inputs, steps, windows, limit, expected, alike=lambda values: values, **folded):
+def check(inputs, steps, windows, expected, alike=lambda values: values, **folded):
     """Compare a run with what is expected, `alike` making values of either comparable."""
-    results, late, advances = run(inputs, steps, windows, limit, **folded)
+    results, late, advances = run(inputs, steps, windows, **folded)
     results = [(*window, alike(values)) for *window, values in results]
     in_time, too_late = expected
     assert late == too_late
-    if limit > len(results):
-        # Closed as soon as event time had come so far, and in order.
-        assert results == in_time
-        for clock, closed in advances:
-            assert closed == sum(end + windows.grace_ms <= clock for _, _, end, _ in in_time)
-    else:
-        for key in {result[0] for result in [*results, *in_time]}:
-            assert [each for each in results if each[0] == key] == [each for each in in_time if each[0] == key]
+    # Closed as soon as event time had come so far, and in order.
+    assert results == in_time
+    for clock, closed in advances:
+        assert closed == sum(end + windows.grace_ms <= clock for _, _, end, _ in in_time)
 
 
 @settings(max_examples=40)
-@given(inputs=INPUTS, steps=STEPS, size=st.integers(1, 9), grace=GRACE, limit=LIMIT)
-def test_tumbling_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, size, grace, limit):
+@given(inputs=INPUTS, steps=STEPS, size=st.integers(1, 9), grace=GRACE)
+def test_tumbling_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, size, grace):
     expected = expected_aligned(inputs, size, size, grace)
-    check(inputs, steps, Tumbling(size, grace=grace), limit, expected)
+    check(inputs, steps, Tumbling(size, grace=grace), expected)
 
 
 @settings(max_examples=40)
-@given(inputs=INPUTS, steps=STEPS, advance=st.integers(1, 9), more=st.integers(0, 12), grace=GRACE, limit=LIMIT)
-def test_hopping_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, advance, more, grace, limit):
+@given(inputs=INPUTS, steps=STEPS, advance=st.integers(1, 9), more=st.integers(0, 12), grace=GRACE)
+def test_hopping_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, advance, more, grace):
     expected = expected_aligned(inputs, advance + more, advance, grace)
-    check(inputs, steps, Hopping(advance + more, advance, grace=grace), limit, expected)
+    check(inputs, steps, Hopping(advance + more, advance, grace=grace), expected)
 
 
 @settings(max_examples=60)
-@given(inputs=INPUTS, steps=STEPS, advance=st.integers(1, 5), overlap=st.integers(4, 7), grace=GRACE, limit=LIMIT)
-def test_windows_in_panes_are_those_of_the_complete_inputs_whatever_happens(
-    inputs, steps, advance, overlap, grace, limit
-):
+@given(inputs=INPUTS, steps=STEPS, advance=st.integers(1, 5), overlap=st.integers(4, 7), grace=GRACE)
+def test_windows_in_panes_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, advance, overlap, grace):
     """Each value is a bit of the sum."""
     windows = Hopping(advance * overlap, advance, grace=grace)
     results, late = expected_aligned(inputs, windows.size_ms, advance, grace)
     sums = [(*window, sum(2**number for number in numbers)) for *window, numbers in results]
     late = sorted((key, time, 2**number) for key, time, number in late)
-    check(inputs, steps, windows, limit, (sums, late), fold=Sum(), value=lambda number: 2**number)
+    check(inputs, steps, windows, (sums, late), fold=Sum(), value=lambda number: 2**number)
 
 
 @settings(max_examples=40)
-@given(inputs=INPUTS, steps=STEPS, size=st.integers(1, 9), grace=GRACE, limit=LIMIT)
-def test_sliding_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, size, grace, limit):
-    check(inputs, steps, Sliding(size, grace=grace), limit, expected_sliding(inputs, size, grace))
+@given(inputs=INPUTS, steps=STEPS, size=st.integers(1, 9), grace=GRACE)
+def test_sliding_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, size, grace):
+    check(inputs, steps, Sliding(size, grace=grace), expected_sliding(inputs, size, grace))
 
 
 @settings(max_examples=40)
-@given(inputs=INPUTS, steps=STEPS, gap=st.integers(1, 5), grace=GRACE, limit=LIMIT)
-def test_sessions_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, gap, grace, limit):
-    check(inputs, steps, Sessions(gap, grace=grace), limit, expected_sessions(inputs, gap, grace), sorted)
+@given(inputs=INPUTS, steps=STEPS, gap=st.integers(1, 5), grace=GRACE)
+def test_sessions_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, gap, grace):
+    check(inputs, steps, Sessions(gap, grace=grace), expected_sessions(inputs, gap, grace), sorted)
