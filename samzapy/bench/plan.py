@@ -1,8 +1,6 @@
 """Reads the plan of a store benchmark: the scenarios, their stores, and their parameters.
 
 bench.seed, bench.repeats, bench.warmup       7, 3 and 1: repeats are measured, warm-ups are not
-bench.ratio.NAME=A : B                        the rate of case A over that of case B, repeat by repeat
-bench.ratio.NAME.at.least=X                   the least wanted value of the ratio
 stores.STORE.*                                the stores of every test, with a job file's keys (default serdes: bytes)
 systems.*                                     as in a job file; `local` is there by default, in a temporary folder
 test.methods=T1,T2                            the tests to run
@@ -48,21 +46,10 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """The rate of `case` over the rate of `base`; `at_least` is its expected minimum, None for no expectation."""
-
-    name: str
-    case: str
-    base: str
-    at_least: float | None = None
-
-
-@dataclass(frozen=True)
 class Plan:
     """The parsed plan file. `job` are its `systems.*` and `serializers.*`."""
 
     cases: tuple[Case, ...]
-    ratios: tuple[Ratio, ...]
     job: Mapping[str, str]
     seed: int
     repeats: int
@@ -76,9 +63,7 @@ class Plan:
         known = {case.test for case in self.cases}
         for name in sorted(chosen - known):
             raise ConfigError([ConfigProblem("--only", name, f"one of {', '.join(sorted(known))}")])
-        cases = tuple(case for case in self.cases if case.test in chosen)
-        ratios = tuple(r for r in self.ratios if {_test_of(r.case), _test_of(r.base)} <= chosen)
-        return replace(self, cases=cases, ratios=ratios)
+        return replace(self, cases=tuple(case for case in self.cases if case.test in chosen))
 
 
 def read_plan(path: Path | str | Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Plan:
@@ -93,12 +78,11 @@ def read_plan(path: Path | str | Mapping[str, str], overrides: Mapping[str, str]
         raise ConfigError([ConfigProblem("test.methods", None, "required, e.g. rocksdb-write-performance")])
     numbers = {key: _whole(values, key, default, int(key == "bench.repeats")) for key, default in _SETTINGS.items()}
     for key in values:
-        if key.startswith("bench.") and key not in _SETTINGS and not key.startswith("bench.ratio."):
+        if key.startswith("bench.") and key not in _SETTINGS:
             raise ConfigError([ConfigProblem(key, values[key], f"unknown key{did_you_mean(key, _SETTINGS)}")])
     cases = tuple(case for test in tests for case in _cases(values, test))
-    ratios = tuple(_ratios(values, {case.name for case in cases}, set(tests)))
     job = {key: value for key, value in values.items() if key.startswith(("systems.", "serializers."))}
-    return Plan(cases, ratios, job, numbers["bench.seed"], numbers["bench.repeats"], numbers["bench.warmup"])
+    return Plan(cases, job, numbers["bench.seed"], numbers["bench.repeats"], numbers["bench.warmup"])
 
 
 def _cases(values: Mapping[str, str], test: str) -> Iterable[Case]:
@@ -136,26 +120,6 @@ def _stores(below: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return stores
 
 
-def _ratios(values: Mapping[str, str], cases: set[str], tests: set[str]) -> Iterable[Ratio]:
-    for key, text in values.items():
-        if not key.startswith("bench.ratio.") or key.endswith(".at.least"):
-            continue
-        case, colon, base = (part.strip() for part in text.partition(":"))
-        missing = [name for name in (case, base) if name not in cases and _test_of(name) in tests]
-        if not colon or not base or missing:
-            raise ConfigError([ConfigProblem(key, text, "CASE : CASE, each TEST/LABEL of this file")])
-        if {case, base} <= cases:
-            yield Ratio(key.removeprefix("bench.ratio."), case, base, _goal(values, f"{key}.at.least"))
-
-
-def _goal(values: Mapping[str, str], key: str) -> float | None:
-    text = values.get(key)
-    try:
-        return None if text is None else float(text)
-    except ValueError as cause:
-        raise ConfigError([ConfigProblem(key, text, "number")]) from cause
-
-
 def _whole(values: Mapping[str, str], key: str, default: int, least: int) -> int:
     text = values.get(key, str(default))
     if not text.isdecimal() or int(text) < least:
@@ -165,7 +129,3 @@ def _whole(values: Mapping[str, str], key: str, default: int, least: int) -> int
 
 def _below(values: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
-
-
-def _test_of(case: str) -> str:
-    return case.partition("/")[0]

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from samzapy.bench.measuring import JVM, MAIN, WORKER, Measurement
 from samzapy.bench.plan import Plan
-from samzapy.bench.stores import CaseResult, RatioResult
+from samzapy.bench.stores import CaseResult
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import SPARK, find_java
 
@@ -117,13 +117,13 @@ class Comparison:
 def read_results(path: Path) -> dict[str, Any]:
     """The results in a file of `--json`. Raises ConfigError."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        results = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) else "no JSON"
         raise ConfigError([ConfigProblem("--compare", str(path), f"cannot read ({reason})")]) from cause
-    if not isinstance(found, dict) or not isinstance(found.get("results"), list):
+    if not isinstance(results, dict) or not isinstance(results.get("results"), list):
         raise ConfigError([ConfigProblem("--compare", str(path), "expected what --json wrote")])
-    return found
+    return results
 
 
 def only_tests(baseline: Mapping[str, Any], tests: Collection[str]) -> dict[str, Any]:
@@ -154,9 +154,7 @@ def _compared(name: str, before: Any, now: Any, fail_on: float) -> Comparison:
 _FORMAT = 1
 
 
-def document(
-    name: str, plan: Plan, scale: float, results: Sequence[CaseResult], ratios: Sequence[RatioResult]
-) -> dict[str, Any]:
+def document(name: str, plan: Plan, scale: float, results: Sequence[CaseResult]) -> dict[str, Any]:
     """The file, the machine, and every repeat of every case."""
     return {
         "format": _FORMAT,
@@ -168,48 +166,33 @@ def document(
         "machine": describe_machine(),
         "versions": describe_versions(),
         "results": [result.to_json() for result in results],
-        "ratios": [ratio.to_json() for ratio in ratios],
     }
 
 
-CASE_COLUMNS = (
-    "case", "k ops/s", "min", "max", "p50 us", "p99 us", "p99.9 us", "CPU us", "hits", "changelog", "written MiB", "RSS MiB",
-)  # fmt: skip
-RATIO_COLUMNS = ("ratio", "of", "to", "median", "min", "max", "by CPU", "to reach")
+#: Columns of medians, by the names of their figures.
+_FIGURES = {
+    "p50 us": "p50_us",
+    "p99 us": "p99_us",
+    "p99.9 us": "p999_us",
+    "CPU us": "cpu_us_per_op",
+    "hits": "hit_rate",
+    "changelog": "changelog_per_change",
+    "RSS MiB": "rss_mib",
+}
+CASE_COLUMNS = ("case", "k ops/s", "min", "max", *_FIGURES)
 COMPARISON_COLUMNS = ("case", "baseline k ops/s", "now", "change", "")
 
 
 def case_rows(results: Sequence[CaseResult]) -> Iterable[list[str]]:
-    """A row a case: medians over its repeats, and the slowest and fastest rate."""
+    """A row per case: medians over its repeats, and the slowest and fastest rate."""
     for result in results:
         rates = [run.ops_per_s for run in result.repeats]
-        yield [
-            result.name,
-            _rate(median(rates)),
-            _rate(min(rates)),
-            _rate(max(rates)),
-            _number(result.middle(lambda run: run.p50_us)),
-            _number(result.middle(lambda run: run.p99_us)),
-            _number(result.middle(lambda run: run.p999_us)),
-            _number(result.middle(lambda run: run.cpu_us_per_op)),
-            _share(result.middle(lambda run: run.hit_rate)),
-            _number(result.middle(lambda run: run.changelog_per_change)),
-            _number(result.middle(lambda run: run.bytes_written / _MIB)),
-            _number(result.middle(lambda run: run.rss_bytes / _MIB)),
-        ]
-
-
-def ratio_rows(ratios: Sequence[RatioResult]) -> Iterable[list[str]]:
-    """A row a ratio."""
-    for ratio in ratios:
-        asked = ratio.ratio
-        goal = "-" if asked.at_least is None else f"{asked.at_least:g} {'reached' if ratio.reached else 'MISSED'}"
-        spread = (median(ratio.values), min(ratio.values), max(ratio.values), median(ratio.cpu_values))
-        yield [asked.name, asked.case, asked.base, *(f"{value:.2f}" for value in spread), goal]
+        medians = [_number(result.median(figure)) for figure in _FIGURES.values()]
+        yield [result.case.name, _rate(median(rates)), _rate(min(rates)), _rate(max(rates)), *medians]
 
 
 def comparison_rows(comparisons: Sequence[Comparison]) -> Iterable[list[str]]:
-    """A row a case."""
+    """A row per case."""
     for case in comparisons:
         change = "-" if case.change is None else f"{case.change:+.1%}"
         before, now = ("-" if rate is None else _rate(rate) for rate in (case.before, case.now))
@@ -224,7 +207,3 @@ def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"

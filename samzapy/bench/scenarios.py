@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 import orjson
-import psutil
 
 from samzapy.bench.targets import Target
 from samzapy.config.reading.keys import did_you_mean
@@ -134,8 +133,7 @@ class Stopwatch(AbstractContextManager["Stopwatch"]):
     """Measures everything inside `with`; several blocks add up.
 
     `latencies_ns` holds single calls: one in SAMPLE_EVERY through `each`, every one through `one`. `cpu_s` is user and
-    system time of all threads of the process; `bytes_written` counts the bytes that the process wrote to files, 0 where
-    the operating system does not count them.
+    system time of all threads of the process.
     """
 
     def __init__(self) -> None:
@@ -143,12 +141,9 @@ class Stopwatch(AbstractContextManager["Stopwatch"]):
         self.operations = 0
         self.seconds = 0.0
         self.cpu_s = 0.0
-        self.bytes_written = 0
         self.latencies_ns = array("q")
-        self._process = psutil.Process()
 
     def __enter__(self) -> Stopwatch:  # noqa: PYI034 - not meant to be extended
-        self._written = self._bytes()
         self._cpu = time.process_time()
         self._start = time.perf_counter()
         return self
@@ -156,7 +151,6 @@ class Stopwatch(AbstractContextManager["Stopwatch"]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.seconds += time.perf_counter() - self._start
         self.cpu_s += time.process_time() - self._cpu
-        self.bytes_written += self._bytes() - self._written
 
     def each(self, call: Callable[..., object], *columns: Sequence[Any]) -> None:
         """`call` with every row of the columns."""
@@ -178,10 +172,6 @@ class Stopwatch(AbstractContextManager["Stopwatch"]):
             return None
         ordered = sorted(self.latencies_ns)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1e3
-
-    def _bytes(self) -> int:
-        counters = getattr(self._process, "io_counters", None)
-        return int(counters().write_bytes) if counters else 0
 
 
 #: Writes between two checks of the budget.

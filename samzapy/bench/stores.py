@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -15,9 +16,9 @@ from typing import Any
 import psutil
 
 from samzapy.api.engine import EngineSettings
-from samzapy.bench.plan import Case, Plan, Ratio
+from samzapy.bench.plan import Case, Plan
 from samzapy.bench.scenarios import SCENARIOS, Material, Parameters, Stopwatch
-from samzapy.bench.targets import Counts, RawTarget, StoreTarget, Target
+from samzapy.bench.targets import RawTarget, StoreTarget, Target
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, ConfigProblem
@@ -30,9 +31,8 @@ _BYTES = "bytes"
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """One repeat. Latencies in microseconds, None without any; `rss_bytes` is the process's at its end, with all that
-    the test has open; `bytes_written` to files, 0 where the system does not say; `hit_rate` of gets,
-    `changelog_per_change` in records, None where there is nothing to count."""
+    """One repeat. Latencies in microseconds, None without any; `rss_mib` is the process's at its end, with all that
+    the test has open; `hit_rate` of gets, `changelog_per_change` in records, None where there is nothing to count."""
 
     operations: int
     seconds: float
@@ -41,64 +41,29 @@ class Figures:
     p50_us: float | None
     p99_us: float | None
     p999_us: float | None
-    rss_bytes: int
-    bytes_written: int
+    rss_mib: float
     hit_rate: float | None
     changelog_per_change: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CaseResult:
-    """A case over all repeats."""
+    """A case over all repeats, with its parameters, defaults included."""
 
-    name: str
-    test: str
-    scenario: str
-    target: str
-    store_keys: Mapping[str, str]
+    case: Case
     parameters: Mapping[str, int | float]
     repeats: Sequence[Figures]
 
-    def middle(self, figure: Callable[[Figures], float | None]) -> float | None:
+    def median(self, figure: str) -> float | None:
         """The median over the repeats, None if there is none."""
-        known = [value for value in map(figure, self.repeats) if value is not None]
+        known = [value for run in self.repeats if (value := getattr(run, figure)) is not None]
         return median(known) if known else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the median rate first."""
-        return {"name": self.name, "median_ops_per_s": self.middle(lambda run: run.ops_per_s), **asdict(self)}
-
-
-@dataclass(frozen=True)
-class RatioResult:
-    """A ratio in each repeat, by rates and by CPU time an operation. Other load on the machine disturbs CPU time less,
-    but CPU time includes RocksDB's own threads."""
-
-    ratio: Ratio
-    values: Sequence[float]
-    cpu_values: Sequence[float]
-
-    @property
-    def reached(self) -> bool | None:
-        """Whether the median reaches its minimum; None without one."""
-        return None if self.ratio.at_least is None else median(self.values) >= self.ratio.at_least
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        values = {"values": self.values, "cpu_values": self.cpu_values, "reached": self.reached}
-        spread = {"min": min(self.values), "median": median(self.values), "max": max(self.values)}
-        return {**asdict(self.ratio), **values, **spread, "cpu_median": median(self.cpu_values)}
-
-
-def ratio_results(ratios: Sequence[Ratio], results: Sequence[CaseResult]) -> list[RatioResult]:
-    """The ratios of the n-th repeats of two cases, which ran at nearly the same time."""
-    by_name = {result.name: result for result in results}
-    found = []
-    for ratio in ratios:
-        pairs = list(zip(by_name[ratio.case].repeats, by_name[ratio.base].repeats, strict=True))
-        rates = [a.ops_per_s / b.ops_per_s for a, b in pairs]
-        found.append(RatioResult(ratio, rates, [b.cpu_us_per_op / a.cpu_us_per_op for a, b in pairs]))
-    return found
+        case = {name: getattr(self.case, name) for name in ("test", "scenario", "target", "store_keys")}
+        own = {"parameters": self.parameters, "repeats": [asdict(run) for run in self.repeats]}
+        return {"name": self.case.name, "median_ops_per_s": self.median("ops_per_s"), **case, **own}
 
 
 #: Called with the name of a case, the number of the next repeat (0: preparing and warming up), and the number of
@@ -163,16 +128,7 @@ class CaseRun:
 
     def result(self) -> CaseResult:
         """The case over all repeats."""
-        case = self.case
-        return CaseResult(
-            name=case.name,
-            test=case.test,
-            scenario=case.scenario,
-            target=case.target,
-            store_keys=dict(case.store_keys),
-            parameters=dict(self._parameters.values),
-            repeats=self.repeats,
-        )
+        return CaseResult(self.case, self._parameters.values, self.repeats)
 
 
 def _job(case: Case, plan: Plan, folder: Path) -> JobConfig:
@@ -203,7 +159,7 @@ def _target(case: Case, config: JobConfig, folder: Path) -> Target:
     return RawTarget(folder, options)
 
 
-def _figures(watch: Stopwatch, counts: Counts) -> Figures:
+def _figures(watch: Stopwatch, counts: Counter[str]) -> Figures:
     operations, seconds = watch.operations, watch.seconds
     p50, p99, p999 = (watch.percentile_us(share) for share in (0.5, 0.99, 0.999))
     return Figures(
@@ -214,10 +170,7 @@ def _figures(watch: Stopwatch, counts: Counts) -> Figures:
         p50_us=p50,
         p99_us=p99,
         p999_us=p999,
-        rss_bytes=psutil.Process().memory_info().rss,
-        bytes_written=watch.bytes_written,
-        hit_rate=counts.hits / counts.gets if counts.gets > 0 else None,
-        changelog_per_change=counts.changelog_records / counts.changes
-        if counts.changes > 0 and counts.changelog_records > 0
-        else None,
+        rss_mib=psutil.Process().memory_info().rss / 2**20,
+        hit_rate=counts["hits"] / counts["gets"] if counts["gets"] else None,
+        changelog_per_change=records / counts["changes"] if (records := counts["changelog_records"]) else None,
     )

@@ -4,9 +4,10 @@ that the store would get, which is the cost of the binding alone."""
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -20,24 +21,6 @@ from samzapy.storage.rocksdb.options import RocksDbOptions
 from samzapy.testing.store import open_store
 
 
-@dataclass(frozen=True)
-class Counts:
-    """The counts since the target was opened."""
-
-    gets: int = 0
-    hits: int = 0
-    changes: int = 0
-    changelog_records: int = 0
-
-    def __sub__(self, other: Counts) -> Counts:
-        return Counts(
-            self.gets - other.gets,
-            self.hits - other.hits,
-            self.changes - other.changes,
-            self.changelog_records - other.changelog_records,
-        )
-
-
 class Target(Protocol):
     """A measured object, read and written through `store`, which has the calls of a `KeyValueStore`."""
 
@@ -49,8 +32,8 @@ class Target(Protocol):
     def over_budget(self) -> bool:
         """Whether a container would commit now."""
 
-    def counts(self) -> Counts:
-        """The counts so far."""
+    def counts(self) -> Counter[str]:
+        """The gets, hits, changes and changelog records since it was opened; empty if it does not count."""
 
     def empty(self) -> None:
         """Start again with nothing in it; `store` is another object."""
@@ -93,20 +76,18 @@ class StoreTarget:
         opened = self._opened
         opened.stores.flush()
         if self._logged:
-            self._sent += int(self._metric("uncommitted-entries"))
+            self._sent += self._metric("uncommitted-entries")
         opened.commit()
 
     def over_budget(self) -> bool:
         """Whether the uncommitted bytes have passed their budget."""
         return self._opened.stores.over_budget()
 
-    def counts(self) -> Counts:
+    def counts(self) -> Counter[str]:
         """From the store's own metrics."""
-        return Counts(
-            gets=int(self._metric("gets")),
-            hits=int(self._metric("hits")),
-            changes=int(self._metric("puts") + self._metric("deletes")),
-            changelog_records=self._sent,
+        changes = self._metric("puts") + self._metric("deletes")
+        return Counter(
+            gets=self._metric("gets"), hits=self._metric("hits"), changes=changes, changelog_records=self._sent
         )
 
     def empty(self) -> None:
@@ -127,8 +108,8 @@ class StoreTarget:
         self._held.close()
         shutil.rmtree(self._path, ignore_errors=True)
 
-    def _metric(self, name: str) -> float:
-        return self._opened.stores.metrics().get(f"{self._name}.{name}", 0.0)
+    def _metric(self, name: str) -> int:
+        return int(self._opened.stores.metrics().get(f"{self._name}.{name}", 0))
 
 
 #: Pairs in order; a generator, so that it can be closed.
@@ -207,9 +188,9 @@ class RawTarget:
         """There is no budget."""
         return False
 
-    def counts(self) -> Counts:
+    def counts(self) -> Counter[str]:
         """There are no counters."""
-        return Counts()
+        return Counter()
 
     def empty(self) -> None:
         """Delete it and start again."""

@@ -1,16 +1,17 @@
-"""Runs the scenarios of one command, or random ones until the time is over, and puts their results into a table."""
+"""The scenarios of one command, or random ones until the time is over, and the table of their results."""
 
 from __future__ import annotations
 
 import random
-import shutil
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.task import Guarantee
-from samzapy.verify.scenario import Listener, Plan, Row, Scenario
-from samzapy.verify.target import Target, spread
+from samzapy.verify.checkers import Verdict
+from samzapy.verify.target import Fault, Kind, spread
 
 #: Events and faults of a round of a soak, and the most seconds of a round without a problem.
 _SOAK_EVENTS = (4_000, 40_000)
@@ -19,12 +20,38 @@ _SOAK_ROUND_S = 45.0
 _MOST_SEEDS = 1 << 32
 
 
+@dataclass(frozen=True)
+class Plan:
+    """A scenario to run: the number of events and faults; `seed` and the scenario's name decide everything else."""
+
+    scenario: str
+    guarantee: Guarantee
+    events: int
+    faults: int
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.guarantee.value} {self.scenario}"
+
+    @property
+    def own_seed(self) -> str:
+        """A different seed for each scenario of a command."""
+        return f"{self.seed}/{self.scenario}"
+
+    @property
+    def options(self) -> list[str]:
+        """The command line's options for this scenario alone."""
+        named = {"guarantee": self.guarantee.value, "scenario": self.scenario, "events": self.events}
+        options = {**named, "kills": self.faults, "seed": self.seed}
+        return [part for name, value in options.items() for part in (f"--{name}", str(value))]
+
+
 def plans(guarantee: Guarantee, events: int, kills: int, scenarios: Sequence[str], seed: int) -> tuple[Plan, ...]:
     """A plan for each scenario that gets a kill, with its part of the events."""
     faults = spread(kills, scenarios)
-    each, left = divmod(events, len(faults))
+    share, left = divmod(events, len(faults))
     return tuple(
-        Plan(scenario, guarantee, each + (number < left), count, seed)
+        Plan(scenario, guarantee, share + (number < left), count, seed)
         for number, (scenario, count) in enumerate(faults.items())
     )
 
@@ -44,23 +71,56 @@ def soak(
         yield Plan(scenario, guarantee, events, faults, chance.randrange(_MOST_SEEDS))
 
 
-class Campaign:
-    """Runs plans on one target, each in its own folder below `folder`; keeps only the folders of broken promises."""
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """The end of a scenario. `recoveries_s`: the seconds after each fault that was waited for. `gave_up`: why the job
+    ended by itself.
 
-    def __init__(self, target: Target, folder: Path, listener: Listener) -> None:
-        self._target = target
-        self._folder = folder
-        self._listener = listener
-        self._number = 0
+    The streams of a `job` that broke its promise are kept; their names begin with the job's.
+    """
 
-    def run(self, plan: Plan) -> Row:
-        """One scenario. Raises JobRefused, ConfigError, EnvironmentFailure."""
-        self._number += 1
-        folder = self._folder / f"{self._number:03d}-{plan.scenario}-{plan.guarantee.value}"
-        row = Scenario(plan, self._target, folder, self._listener).run()
-        if row.kept:
-            shutil.rmtree(folder, ignore_errors=True)
-        return row
+    plan: Plan
+    verdict: Verdict
+    struck: tuple[Fault, ...]
+    recoveries_s: tuple[float, ...]
+    seconds: float
+    job: str = ""
+    gave_up: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> bool:
+        """Whether the promise was kept."""
+        return not self.verdict.violations
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word. `refused`: the job refused each record of another writer, and kept its promise."""
+        if not self.kept:
+            return "BROKEN"
+        return "refused" if self.plan.scenario == Kind.FOREIGN_WRITER.value else "kept"
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        count = self.verdict.count
+        return {
+            "scenario": self.plan.scenario,
+            "guarantee": self.plan.guarantee.value,
+            "job": self.job,
+            "seed": self.plan.seed,
+            "command": shlex.join(["samzapy", "verify", *self.plan.options]),
+            "events": self.plan.events,
+            "faults": len(self.struck),
+            "schedule": [str(fault) for fault in self.struck],
+            "lost": count("loss"),
+            "duplicated": count("duplicates"),
+            "reordered": count("order"),
+            "mismatches": self.verdict.mismatches,
+            "recovery_s": [round(seconds, 2) for seconds in self.recoveries_s],
+            "seconds": round(self.seconds, 1),
+            "gave_up": list(self.gave_up),
+            "violations": [str(finding) for finding in self.verdict.violations],
+            "kept": self.kept,
+        }
 
 
 COLUMNS = (
@@ -76,33 +136,14 @@ COLUMNS = (
 )
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """A scenario's line; `recovery s` is the longest."""
-    count = row.verdict.count
-    return (
-        row.plan.scenario,
-        f"{row.plan.events:,}",
-        str(len(row.struck)),
-        f"{count('loss'):,}",
-        f"{count('duplicates'):,}",
-        f"{count('order'):,}",
-        f"{row.verdict.mismatches:,}",
-        _longest(row.recoveries_s),
-        row.word,
-    )
-
-
-def _longest(recoveries_s: Iterable[float]) -> str:
-    longest_s = max(recoveries_s, default=None)
-    return "" if longest_s is None else f"{longest_s:.1f}"
-
-
-def totals(rows: Sequence[Row], name: str = "all") -> tuple[str, ...]:
-    """The sum of the lines."""
+def cells(rows: Sequence[Row], name: str = "all") -> tuple[str, ...]:
+    """The line of one or more scenarios: sums; `recovery s` is the longest."""
 
     def total(check: str) -> str:
         return f"{sum(row.verdict.count(check) for row in rows):,}"
 
+    longest_s = max((seconds for row in rows for seconds in row.recoveries_s), default=None)
+    words = {row.word for row in rows}
     return (
         name,
         f"{sum(row.plan.events for row in rows):,}",
@@ -111,8 +152,8 @@ def totals(rows: Sequence[Row], name: str = "all") -> tuple[str, ...]:
         total("duplicates"),
         total("order"),
         f"{sum(row.verdict.mismatches for row in rows):,}",
-        _longest(seconds for row in rows for seconds in row.recoveries_s),
-        "kept" if all(row.kept for row in rows) else "BROKEN",
+        "" if longest_s is None else f"{longest_s:.1f}",
+        "BROKEN" if "BROKEN" in words else words.pop() if len(words) == 1 else "kept",
     )
 
 
@@ -121,7 +162,7 @@ def by_guarantee(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     lines = []
     for guarantee in dict.fromkeys(row.plan.guarantee for row in rows):
         own = [row for row in rows if row.plan.guarantee is guarantee]
-        lines.append(totals(own, f"{guarantee.value} ({len(own)})"))
+        lines.append(cells(own, f"{guarantee.value} ({len(own)})"))
     return lines
 
 

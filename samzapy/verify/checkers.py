@@ -1,24 +1,104 @@
-"""Pure functions from evidence to findings: each looks for one thing, counts it, and keeps the first example.
+"""The results that a run must have, and pure functions from its evidence to findings: each checks one thing, counts it,
+and keeps the first example.
 
-A finding is a fact; `promises` decides whether it breaks a promise. Sums and state are the exception, because the
-guarantee changes the right answer: at-most-once may fall short, and at-least-once may exceed it where no transaction
-carries the state.
+================ ======= ============================= =====================================
+guarantee        loss    repeated outputs              state
+================ ======= ============================= =====================================
+at-most-once     some    none                          some deposits, each at most once
+at-least-once    none    some                          equals the fold of the inputs
+effectively-once none    under the same id only        equals the fold of the inputs
+exactly-once     none    none                          equals the fold of the inputs
+================ ======= ============================= =====================================
+
+1. Where a run that has lost its tasks may come back from a stop, its last outputs in at-most-once may be late: behind
+   its successor's outputs, which do not repeat them. In the other guarantees they are repetitions, or they are aborted.
+2. Everything else is a violation under every guarantee: another order within a key, another key or partition, a local
+   store that differs from its changelog, a committed output that vanishes, an input that is not committed in the end.
+
+The oracle folds the inputs; it shares no code with the stores and serdes of the job.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from samzapy.config.task import Guarantee
-from samzapy.verify.evidence import Account, Evidence, Oracle, Record, committed, replay
-from samzapy.verify.workload import STORES, TAIL, Chain, partition_of
+from samzapy.verify.evidence import Evidence, Record, committed, replay
+from samzapy.verify.workload import STORES, TAIL, Chain, Event, partition_of
 
+ALLOWED = {
+    Guarantee.AT_MOST_ONCE: {"loss"},
+    Guarantee.AT_LEAST_ONCE: {"duplicates"},
+    Guarantee.EFFECTIVELY_ONCE: {"duplicates"},
+    Guarantee.EXACTLY_ONCE: set[str](),
+}
+_COUNTED_APART = {"loss", "duplicates", "order"}
 #: The number of fields of the header `samzapy-id`.
 _ID_FIELDS = 11
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account as the stores have it; None where a store has no entry. A closed account has none."""
+
+    sum: int | None = None
+    count: int | None = None
+    chain: Chain | None = None
+
+
+CLOSED = Account()
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The result of one input: the balance and the number of deposits after it, and its place in the input.
+
+    `most_sum`, `most_count`: the same without any closing of the account.
+    """
+
+    key: bytes
+    sum: int
+    count: int
+    partition: int
+    offset: int
+    most_sum: int
+    most_count: int
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The accounts open at the end, the result of each id, and all deposits ever made into each account."""
+
+    open: dict[str, Account]
+    applied: dict[int, Applied]
+    deposits: dict[str, dict[int, int]]
+
+
+def fold(inputs: Iterable[Record]) -> Oracle:
+    """Apply every input once, in the order of its partition."""
+    oracle = Oracle({}, {}, {})
+    totals: Counter[str] = Counter()
+    for record in inputs:
+        event = Event.decode(record.key, record.value or b"")
+        deposits = oracle.deposits.setdefault(event.key, {})
+        total = count = 0
+        if event.delta is None:
+            oracle.open.pop(event.key, None)
+        else:
+            deposits[event.id] = event.delta
+            totals[event.key] += event.delta
+            before = oracle.open.get(event.key, CLOSED)
+            chain = (before.chain or Chain()).link(event.id)
+            total, count = (before.sum or 0) + event.delta, chain.length
+            oracle.open[event.key] = Account(total, count, chain)
+        oracle.applied[event.id] = Applied(
+            record.key, total, count, record.partition, record.offset, totals[event.key], len(deposits)
+        )
+    return oracle
 
 
 @dataclass(frozen=True)
@@ -33,10 +113,59 @@ class Finding:
         return f"{self.check}: {self.count:,}, first: {self.example}"
 
 
-def found(check: str, examples: Iterable[str]) -> Finding:
+def finding_of(check: str, examples: Iterable[str]) -> Finding:
     """Count the examples, keep the first."""
-    found_examples = list(examples)
-    return Finding(check, len(found_examples), found_examples[0] if found_examples else "")
+    all_examples = list(examples)
+    return Finding(check, len(all_examples), next(iter(all_examples), ""))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The findings with a count above 0, and the violations of the guarantee among them. `may_be_late`: as for
+    `judge`."""
+
+    guarantee: Guarantee
+    findings: tuple[Finding, ...]
+    may_be_late: bool = False
+
+    @property
+    def violations(self) -> tuple[Finding, ...]:
+        """The findings that the guarantee does not allow."""
+        late = {"order"} if self.may_be_late and self.guarantee is Guarantee.AT_MOST_ONCE else set()
+        allowed = ALLOWED[self.guarantee] | late
+        return tuple(finding for finding in self.findings if finding.check not in allowed)
+
+    def count(self, check: str) -> int:
+        """The number of findings of a check."""
+        return sum(finding.count for finding in self.findings if finding.check == check)
+
+    @property
+    def mismatches(self) -> int:
+        """The count of all other findings than losses, repetitions and changes of order."""
+        return sum(finding.count for finding in self.findings if finding.check not in _COUNTED_APART)
+
+
+def judge(evidence: Evidence, guarantee: Guarantee, written: int, *, may_be_late: bool = False) -> Verdict:
+    """Run every check over the evidence of a run with `written` events. `may_be_late`: whether a run that had lost its
+    tasks may have come back from a stop."""
+    oracle = fold(evidence.inputs)
+    echoes = echoes_of(evidence.outputs)
+    findings = [
+        inputs(evidence, written),
+        loss(oracle, echoes),
+        duplicates(echoes),
+        order(echoes),
+        echo_keys(oracle, echoes),
+        running_sums(oracle, echoes, guarantee),
+        partitions(evidence),
+        vanished(evidence),
+        stores(evidence),
+        state(evidence, oracle, guarantee),
+        lag(evidence),
+    ]
+    if guarantee is Guarantee.EFFECTIVELY_ONCE:
+        findings.append(output_ids(evidence, oracle, echoes))
+    return Verdict(guarantee, tuple(finding for finding in findings if finding.count), may_be_late)
 
 
 @dataclass(frozen=True)
@@ -54,17 +183,16 @@ class Echo:
 
 def echoes_of(outputs: Sequence[Record]) -> list[Echo]:
     """The outputs, decoded, in the order of each partition."""
-    found_echoes = []
-    for record in outputs:
-        value = json.loads(record.value or b"{}")
-        found_echoes.append(Echo(record, value["id"], value["sum"], value["count"]))
-    return found_echoes
+    values = (json.loads(record.value or b"{}") for record in outputs)
+    return [
+        Echo(record, value["id"], value["sum"], value["count"]) for record, value in zip(outputs, values, strict=True)
+    ]
 
 
 def loss(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
     """Inputs without an output."""
     missing = oracle.applied.keys() - {echo.id for echo in echoes}
-    return found("loss", (f"input id {number} has no output" for number in sorted(missing)))
+    return finding_of("loss", (f"input id {number} has no output" for number in sorted(missing)))
 
 
 def duplicates(echoes: Sequence[Echo]) -> Finding:
@@ -90,12 +218,12 @@ def order(echoes: Sequence[Echo]) -> Finding:
                 yield f"{echo} after id {before} of the same key"
             newest[echo.record.key] = max(before, echo.id)
 
-    return found("order", late())
+    return finding_of("order", late())
 
 
 def echo_keys(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
     """Outputs of inputs that never were, or under another key than their input's."""
-    return found(
+    return finding_of(
         "echo",
         (
             f"{echo} under {echo.record.key!r}"
@@ -105,11 +233,10 @@ def echo_keys(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
     )
 
 
-def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool = True) -> Finding:
+def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee) -> Finding:
     """Sums and counts in outputs that differ from the fold of the inputs before them. A repeated output has the same.
 
-    At-most-once may not exceed all deposits so far, because a closing may be lost, too. At-least-once may exceed the
-    oracle without `transactions`.
+    At-most-once may not exceed all deposits so far, because a closing may be lost, too.
     """
 
     def wrong() -> Iterator[str]:
@@ -119,14 +246,12 @@ def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *
                 continue
             if guarantee is Guarantee.AT_MOST_ONCE:
                 right = echo.sum <= due.most_sum and echo.count <= due.most_count
-            elif guarantee is Guarantee.AT_LEAST_ONCE and not transactions:
-                right = echo.sum >= due.sum and echo.count >= due.count
             else:
                 right = (echo.sum, echo.count) == (due.sum, due.count)
             if not right:
                 yield f"{echo}: sum {echo.sum}, count {echo.count}; the inputs make {due.sum}, {due.count}"
 
-    return found("running-sum", wrong())
+    return finding_of("running-sum", wrong())
 
 
 def output_ids(evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
@@ -147,7 +272,7 @@ def output_ids(evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo]) -> Fi
                 expected = ":".join(("2", *first[:-1], evidence.input_stream, first[-1], *at))
                 yield f"{echo}: header samzapy-id is {echo.record.id!r}, expected {expected!r}"
 
-    return found("output-id", wrong())
+    return finding_of("output-id", wrong())
 
 
 def _id_fields(record: Record) -> list[str]:
@@ -170,13 +295,13 @@ def partitions(evidence: Evidence) -> Finding:
                 if due[record.key] != record.partition:
                     yield f"{record.key!r} in {name}[{record.partition}]@{record.offset}, not in {due[record.key]}"
 
-    return found("partition", misplaced())
+    return finding_of("partition", misplaced())
 
 
 def vanished(evidence: Evidence) -> Finding:
     """Outputs that a reader of committed records saw during the run and that are missing in the end."""
     there = {(record.partition, record.offset, record.key, record.value) for record in evidence.outputs}
-    return found(
+    return finding_of(
         "aborted-read",
         (
             f"output[{record.partition}]@{record.offset} was read as {record.value!r}"
@@ -203,13 +328,13 @@ def stores(evidence: Evidence) -> Finding:
                     if dump.get(key) != due.get(key):
                         yield f"{name}[{number}] {key!r}: store {dump.get(key)!r}, changelog {due.get(key)!r}"
 
-    return found("store", different())
+    return finding_of("store", different())
 
 
 def lag(evidence: Evidence) -> Finding:
     """Input partitions with a committed offset short of their end."""
     reached = committed(evidence.checkpoints, evidence.input_stream)
-    return found(
+    return finding_of(
         "lag",
         (
             f"input[{number}]: committed {reached.get(number)}, end {end}"
@@ -222,103 +347,56 @@ def lag(evidence: Evidence) -> Finding:
 def inputs(evidence: Evidence, written: int) -> Finding:
     """Inputs that are not in the log exactly once: no other check means anything then."""
     times = Counter(json.loads(record.value or b"{}")["id"] for record in evidence.inputs)
-    return found(
+    return finding_of(
         "input",
         (f"id {n} is {times[n]} times in the input" for n in sorted({*range(written), *times}) if times[n] != 1),
     )
 
 
-@dataclass(frozen=True)
-class Kept:
-    """An account as the stores have it; None where a store has no entry."""
-
-    sum: int | None
-    count: int | None
-    chain: Chain | None
-
-
-NOTHING = Kept(None, None, None)
-
-#: Says why a kept account is wrong; None if it is right.
-Rule = Callable[[str, Kept], "str | None"]
-
-
-def accounts(evidence: Evidence) -> dict[str, Kept]:
+def accounts(evidence: Evidence) -> dict[str, Account]:
     """The accounts, by key, out of the changelogs alone."""
     merged: dict[str, dict[str, bytes]] = {}
     for store in STORES:
-        for part in replay(evidence.changelogs[store], evidence.partitions):
-            for key, value in part.items():
+        for contents in replay(evidence.changelogs[store], evidence.partitions):
+            for key, value in contents.items():
                 merged.setdefault(key.decode(), {})[store] = value
-    return {key: _kept(values) for key, values in merged.items()}
+    return {key: _account(values) for key, values in merged.items()}
 
 
-def state(
-    evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool = True
-) -> Finding:
-    """Accounts that the guarantee does not allow.
-
-    exactly-once, effectively-once, at-least-once: equal to the oracle's. at-least-once without `transactions`: open
-    exactly if the oracle's is, ending in the same deposit, with no less than the oracle and no more than was echoed
-    since it was opened. at-most-once: made of some of its deposits, each at most once, in order.
-    """
-    kept = accounts(evidence)
-    rule = _rule(oracle, echoes, guarantee, transactions=transactions)
-
-    def wrong() -> Iterator[str]:
-        for key in sorted(kept.keys() | oracle.open.keys()):
-            reason = rule(key, kept.get(key, NOTHING))
-            if reason is not None:
-                yield f"{key}: {reason}"
-
-    return found("state", wrong())
-
-
-def _kept(values: Mapping[str, bytes]) -> Kept:
+def _account(values: Mapping[str, bytes]) -> Account:
     decoded = {store: json.loads(value) for store, value in values.items()}
     chain = decoded.get("chain")
-    return Kept(
+    return Account(
         decoded.get("sum"), decoded.get("count"), None if chain is None else Chain(chain[0], chain[1], tuple(chain[2]))
     )
 
 
-def _rule(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool) -> Rule:
-    if guarantee is Guarantee.AT_MOST_ONCE:
-        return lambda key, kept: _at_most_once(oracle.deposits.get(key, {}), kept)
-    if guarantee is Guarantee.AT_LEAST_ONCE and not transactions:
-        times = Counter(echo.id for echo in echoes)
-        return lambda key, kept: _at_least_once(oracle.open.get(key), kept, times, oracle.deposits.get(key, {}))
-    return lambda key, kept: _exact(oracle.open.get(key), kept)
+def state(evidence: Evidence, oracle: Oracle, guarantee: Guarantee) -> Finding:
+    """Accounts that differ from the oracle's; in at-most-once, accounts that are not made of some of their deposits, each
+    at most once, in order."""
+    kept = accounts(evidence)
+
+    def wrong() -> Iterator[str]:
+        for key in sorted(kept.keys() | oracle.open.keys()):
+            account, due = kept.get(key, CLOSED), oracle.open.get(key, CLOSED)
+            if guarantee is Guarantee.AT_MOST_ONCE:
+                reason = _at_most_once(oracle.deposits.get(key, {}), account)
+            else:
+                reason = "" if account == due else f"{account}, the inputs make {due}"
+            if reason:
+                yield f"{key}: {reason}"
+
+    return finding_of("state", wrong())
 
 
-def _exact(account: Account | None, kept: Kept) -> str | None:
-    due = NOTHING if account is None else Kept(account.sum, account.count, account.chain)
-    return None if kept == due else f"{kept}, the inputs make {due}"
-
-
-def _at_least_once(account: Account | None, kept: Kept, times: Counter[int], made: Mapping[int, int]) -> str | None:
-    if account is None:
-        return None if kept == NOTHING else f"{kept}, but its last input closed it"
-    if kept.sum is None or kept.count is None or kept.chain is None:
-        return f"{kept}, the inputs make a sum of {account.sum}"
-    most_count = sum(times[number] for number in account.ids)
-    most_sum = sum(times[number] * made[number] for number in account.ids)
-    if not account.count <= kept.count <= most_count or not account.count <= kept.chain.length <= most_count:
-        return f"{kept}, must be between {account.count} and {most_count} deposits"
-    if not account.sum <= kept.sum <= most_sum:
-        return f"{kept}, the sum must be between {account.sum} and {most_sum}"
-    if kept.chain.tail[-1] != account.ids[-1]:
-        return f"{kept}, its last deposit was id {account.ids[-1]}"
-    return None
-
-
-def _at_most_once(made: Mapping[int, int], kept: Kept) -> str | None:
-    if (kept.count or 0) > len(made) or (kept.sum or 0) > sum(made.values()):
-        return f"{kept}, all deposits ever are {len(made)}, {sum(made.values())}"
+def _at_most_once(deposits: Mapping[int, int], kept: Account) -> str:
+    """The reason why an account is wrong; empty if it is right."""
+    if (kept.count or 0) > len(deposits) or (kept.sum or 0) > sum(deposits.values()):
+        return f"{kept}, all deposits ever are {len(deposits)}, {sum(deposits.values())}"
     if kept.chain is None:
-        return None
+        return ""
     tail = kept.chain.tail
-    if not made.keys() >= set(tail) or list(tail) != sorted(set(tail)):
+    if not deposits.keys() >= set(tail) or list(tail) != sorted(set(tail)):
         return f"{kept}, its ids are not deposits once each, in order"
     if kept.chain.length <= TAIL:
         again = Chain()
@@ -326,4 +404,4 @@ def _at_most_once(made: Mapping[int, int], kept: Kept) -> str | None:
             again = again.link(number)
         if again != kept.chain:
             return f"{kept}, its ids make {again}"
-    return None
+    return ""

@@ -116,7 +116,7 @@ class JobProcess:
 
     def executors(self) -> list[psutil.Process]:
         """The executors' JVMs."""
-        return executors(self.below())
+        return [process for process in self.below() if "CoarseGrainedExecutorBackend" in command_line(process)]
 
     def terminate(self) -> None:
         """Ask it to commit and stop."""
@@ -160,11 +160,6 @@ def with_children(pid: int) -> list[psutil.Process]:
 def workers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """The Python workers among them, forked by a daemon of Spark's."""
     return [process for process in processes if _is_daemon(process) and _is_daemon(_parent(process))]
-
-
-def executors(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """The executors' JVMs among them."""
-    return [process for process in processes if "CoarseGrainedExecutorBackend" in command_line(process)]
 
 
 def end(processes: Iterable[psutil.Process]) -> None:

@@ -1,25 +1,193 @@
-"""Runs one job under faults: starts it, watches it, starts it again when it has ended, stops it."""
+"""One job under faults, and the clients next to it.
+
+Scene            starts the job, watches it, starts it again when it has ended, stops it
+Feeder           writes the events in bursts, in a thread, never past a limit that the scenario moves on
+Watcher          reads committed outputs while the faults strike: each of them must still exist in the end
+ForeignWriter    puts a wrong record into a changelog, and corrects it once the job has refused it
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import SamzapyError
+from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.clock import Clock
+from samzapy.errors import EnvironmentFailure, ProducerError, SamzapyError
+from samzapy.verify.evidence import Record, Streams, records_of
 from samzapy.verify.processes import JobProcess, NoProgress, command_in, end, gone, resume, until
 from samzapy.verify.target import STATE
-from samzapy.verify.traffic import Feeder
+from samzapy.verify.workload import Event, partition_of
 
-#: Seconds: a loaded machine is slow, a hung job never ends. For a start or a recovery, unless told otherwise, and for a
-#: stop.
-PATIENCE_S, LONGEST_STOP_S = 180.0, 90.0
-#: Seconds: a job with uncommitted work commits much sooner.
-_SOON_S = 5.0
+#: Seconds that a stretch of events takes, and its writes.
+STRETCH_S, _BURSTS_A_STRETCH = 2.0, 40
+
+
+def mean_burst(events: int, stretches: int) -> int:
+    """Events per write, so that each of the stretches takes about `STRETCH_S`."""
+    return max(1, events // stretches // _BURSTS_A_STRETCH)
+
+
+class Feeder:
+    """Appends `events` to `stream`, `burst` at a time on average: the seed decides each number and each pause.
+    `acknowledged` is the number in the log, `ends` the same by partition."""
+
+    def __init__(
+        self,
+        producer: SystemProducer,
+        stream: str,
+        partitions: int,
+        events: Iterator[Event],
+        *,
+        burst: int,
+        seed: str,
+        on_written: Callable[[int], None],
+    ) -> None:
+        """`on_written` is called in the feeder's thread with the number of events in the log."""
+        self._producer = producer
+        self._stream = stream
+        self._events = events
+        self._burst = burst
+        self._chance = random.Random(f"{seed}/bursts")
+        self._on_written = on_written
+        self.ends = (0,) * partitions
+        self.acknowledged = 0
+        self._limit = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="verify-feeder", daemon=True)
+        self._thread.start()
+
+    def allow(self, limit: int) -> None:
+        """Go on up to this many events in all."""
+        with self._changed:
+            self._limit = limit
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        """Raise the failure that has ended the writing, if there is one: EnvironmentFailure if the system did not accept
+        an event, which says nothing about the job."""
+        if isinstance(self._failure, ProducerError):
+            raise EnvironmentFailure(
+                f"the events could not be written to {self._stream}, so nothing about the job is proven: "
+                f"{self._failure}"
+            ) from self._failure
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Write no more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._producer.close()
+
+    def _run(self) -> None:
+        try:
+            while self._may_go_on():
+                self._write()
+        except Exception as failure:  # noqa: BLE001  # raised in the scenario's thread
+            self._failure = failure
+
+    def _may_go_on(self) -> bool:
+        with self._changed:
+            pause = self._chance.uniform(0.5, 1.5) * STRETCH_S / _BURSTS_A_STRETCH
+            self._changed.wait_for(lambda: self._closed, pause)
+            self._changed.wait_for(lambda: self._closed or self.acknowledged < self._limit)
+            return not self._closed
+
+    def _write(self) -> None:
+        size = min(self._limit - self.acknowledged, 1 + int(self._chance.expovariate(1 / self._burst)))
+        ends, batch = list(self.ends), []
+        for event in islice(self._events, size):
+            key, value = event.encode()
+            partition = partition_of(key, len(ends))
+            ends[partition] += 1
+            batch.append(OutgoingRecord(self._stream, key, value, partition))
+        self._producer.send(batch)
+        self._producer.flush()
+        self.ends = tuple(ends)
+        self.acknowledged += len(batch)
+        self._on_written(self.acknowledged)
+
+
+_POLL_S, _POLL_RECORDS = 0.5, 5_000
+
+
+class Watcher:
+    """Reads a stream from its beginning into `seen`, in a thread, until it is closed. It waits for a broker that is
+    away."""
+
+    def __init__(self, streams: Streams, stream: str) -> None:
+        self._streams = streams
+        self._positions = dict.fromkeys(streams.partitions(stream), 0)
+        self.seen: list[Record] = []
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="verify-watcher", daemon=True)
+        self._thread.start()
+
+    def close(self) -> list[Record]:
+        """Stop; returns the records that it has seen."""
+        self._closed.set()
+        self._thread.join()
+        return self.seen
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                with closing(self._streams.consumer(self._positions)) as consumer:
+                    while not self._closed.is_set():
+                        for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
+                            self.seen += records_of(batch)
+                            self._positions[batch.ssp] = batch.offsets[-1] + 1
+            except SamzapyError:
+                self._closed.wait(_POLL_S)
+
+
+#: More than all deposits together: if the job accepted it, every sum of the account would show it.
+_WRONG = b"1000000000"
+
+
+class ForeignWriter:
+    """Writes to `changelog`, a store with numbers as values."""
+
+    def __init__(self, streams: Streams, changelog: str) -> None:
+        self._streams = streams
+        self._changelog = changelog
+        self._replaced: Record | None = None
+
+    def write(self, choice: int) -> None:
+        """Replace the value of one of the keys. Raises NoProgress if there is none."""
+        records = [record for record in self._streams.read(self._changelog) if record.value is not None]
+        if not records:
+            raise NoProgress(f"{self._changelog} is empty: nothing to replace")
+        self._replaced = records[choice % len(records)]
+        self._send(self._replaced, _WRONG)
+
+    def correct(self) -> None:
+        """Write the value that the job itself wrote last for that key."""
+        assert self._replaced is not None
+        key = self._replaced.key
+        own = [r.value for r in self._streams.read(self._changelog) if r.key == key and r.value != _WRONG]
+        self._send(self._replaced, own[-1])
+
+    def _send(self, place: Record, value: bytes | None) -> None:
+        with closing(self._streams.producer()) as producer:
+            producer.send([OutgoingRecord(self._changelog, place.key, value, place.partition)])
+            producer.flush()
+
+
+#: Seconds for a stop, and for a job with uncommitted work to commit: much sooner.
+LONGEST_STOP_S, _SOON_S = 90.0, 5.0
 #: The number of restarts of a job that ends by itself, as by a supervisor.
 MOST_RESTARTS = 10
 
@@ -33,25 +201,16 @@ class JobRefused(SamzapyError):
 
 
 class Scene:
-    """The run of the moment, and the feeder that writes its events."""
+    """The current run of the job, and the feeder that writes its events."""
 
-    def __init__(
-        self,
-        folder: Path,
-        job_file: Path,
-        feeder: Feeder,
-        clock: Clock = SYSTEM_CLOCK,
-        containers: int = 2,
-        patience_s: float = PATIENCE_S,
-    ) -> None:
+    def __init__(self, job_file: Path, feeder: Feeder, containers: int, patience_s: float, clock: Clock) -> None:
         """`containers`: the number in the job file, and the most that a run may have. `patience_s`: seconds for a start
         or a recovery."""
         self._patience_s = patience_s
-        self._folder = folder
+        self._job_file = job_file
         self._most = self._containers = containers
         self._overlaps = 0
         self._earlier: list[JobProcess] = []
-        self._name = job_file.name
         self._clock = clock
         self._started = self._stopping = False
         self._left: list[psutil.Process] = []
@@ -66,32 +225,24 @@ class Scene:
 
     def upgrade(self, meanwhile: Callable[[], object]) -> None:
         """Start a second run on the same local state, as for a new version of the job; the first one hands the job
-        over.
-
-        `meanwhile` is called again and again. Returns when the second run is at work, and the first has ended. Raises
-        NoProgress if it does not."""
-        first = self.run
-        self._earlier.append(first)
-        self._left += first.below()
+        over. `meanwhile` is called again and again. Raises NoProgress if the second run does not get to work, or the
+        first does not end."""
+        first = self._put_aside()
         self.run = self._new_run()
 
-        def check() -> bool:
+        def check() -> object:
             meanwhile()
             return self._running()
 
         self.until(check, "the new run at work")
-        self.until(lambda: first.exit_code is not None, "the previous run has let go", LONGEST_STOP_S)
-        if "has taken over" not in first.errors:
-            raise NoProgress(f"the previous run ended with exit code {first.exit_code}: {first.last_words}")
+        self._ends_superseded(first)
 
     def overlap(self, *, stopped: bool) -> None:
         """Start a second run with another number of containers and its own local state, which asks for no handover.
 
-        The first run goes on, or is `stopped` until the second one works. Returns when the first has ended because it
-        was superseded. Raises NoProgress if it does not."""
-        first = self.run
-        self._earlier.append(first)
-        self._left += first.below()
+        The first run goes on, or is `stopped` until the second one works. Raises NoProgress if it does not end because
+        it was superseded."""
+        first = self._put_aside()
         frozen = first.suspend() if stopped else []
         self._overlaps += 1
         self._containers = 1 if self._containers > 1 else self._most
@@ -100,14 +251,22 @@ class Scene:
             self.until(self._running, "a second run at work")
         finally:
             resume(frozen)
+        self._ends_superseded(first)
+
+    def _put_aside(self) -> JobProcess:
+        self._earlier.append(self.run)
+        self._left += self.run.below()
+        return self.run
+
+    def _ends_superseded(self, first: JobProcess) -> None:
         self.until(lambda: first.exit_code is not None, "the previous run has let go", LONGEST_STOP_S)
-        if "has taken over" not in first.last_words:
+        if "has taken over" not in first.errors:
             raise NoProgress(f"the previous run ended with exit code {first.exit_code}: {first.last_words}")
 
     @property
     def state(self) -> Path:
         """The folder with the local stores of the newest run."""
-        return self._folder / self._state
+        return self._job_file.with_name(self._state)
 
     def refuse(self, words: str) -> None:
         """Wait until the job has ended with an error that contains `words`; a job with nothing to commit is asked to
@@ -120,15 +279,15 @@ class Scene:
 
     def go_on(self, *command: str) -> None:
         """Run `samzapy COMMAND...`, then start the job again. Raises NoProgress if the command keeps failing."""
-        said = [""]
+        errors = [""]
 
         def done() -> bool:
-            ran = command_in(self._folder, command)
-            said[0] = ran.stderr.strip()
+            ran = command_in(self._job_file.parent, command)
+            errors[0] = ran.stderr.strip()
             return ran.returncode == 0
 
         # A process that has just ended may still hold the stores.
-        until(done, lambda: f"samzapy {' '.join(command)}: {said[0]}", LONGEST_STOP_S, self._clock)
+        until(done, lambda: f"samzapy {' '.join(command)}: {errors[0]}", LONGEST_STOP_S, self._clock)
         self.run = self._new_run()
 
     def status(self) -> dict[str, Any] | None:
@@ -149,22 +308,23 @@ class Scene:
         return set() if status is None else {container["epoch"] for container in status["containers"]}
 
     def until(self, check: Callable[[], Any], what: str, timeout_s: float | None = None) -> None:
-        """Wait until `check` is true, as long as for a recovery if nothing else is said. Raises NoProgress with the
-        job's status, JobRefused, and the feeder's failure."""
+        """Wait until `check` is true, by default as long as for a recovery. Raises NoProgress with the job's status,
+        JobRefused, and the feeder's failure."""
         until(check, lambda: f"{what}; {self._described()}", timeout_s or self._patience_s, self._clock)
 
-    def caught_up(self, ends: tuple[int, ...]) -> bool:
-        """Whether every container runs and all of them together have processed the input up to `ends`."""
-        status = self.status()
-        if status is None or any(container["phase"] != "running" for container in status["containers"]):
+    def recovered(self) -> None:
+        """Wait until every container runs and all of them together have processed what the log holds now. Raises as
+        `until` does."""
+        ends = self.feeder.ends
+        self.until(lambda: self._caught_up(ends), f"processed up to {list(ends)}")
+
+    def _caught_up(self, ends: tuple[int, ...]) -> bool:
+        status = self._running()
+        if status is None:
             return False
         self._started = True
         positions = _positions(status)
         return len(positions) == len(ends) and all(positions[n] >= end for n, end in enumerate(ends))
-
-    def recovered(self, ends: tuple[int, ...]) -> None:
-        """Wait until everything up to `ends` is processed. Raises as `until` does."""
-        self.until(lambda: self.caught_up(ends), f"processed up to {list(ends)}")
 
     def fed(self, number: int) -> None:
         """Wait until the log holds this number of events."""
@@ -192,27 +352,26 @@ class Scene:
         end(self._left)
 
     def _new_run(self, *arguments: str) -> JobProcess:
-        given = {"job.container.count": str(self._containers), "job.logged.store.base.dir": self._state}
-        more = (
-            [part for key, value in given.items() for part in ("--config", f"{key}={value}")] if self._overlaps else []
-        )
-        return JobProcess(self._folder, self._name, *more, *arguments)
+        keys = {"job.container.count": str(self._containers), "job.logged.store.base.dir": self._state}
+        more = [part for key, value in keys.items() for part in ("--config", f"{key}={value}")]
+        return JobProcess(self._job_file.parent, self._job_file.name, *(more if self._overlaps else ()), *arguments)
 
     @property
     def _state(self) -> str:
         return f"{STATE}-{self._overlaps}" if self._overlaps else STATE
 
-    def _running(self) -> bool:
+    def _running(self) -> dict[str, Any] | None:
+        """The status if every container runs."""
         status = self.status()
-        return status is not None and all(container["phase"] == "running" for container in status["containers"])
+        return status if status and all(item["phase"] == "running" for item in status["containers"]) else None
 
     def _end_refused(self, words: str, patience_s: float) -> None:
         run = self.run
         with suppress(NoProgress):
-            until(lambda: run.exit_code is not None, lambda: "refused", patience_s, self._clock)
+            until(lambda: run.exit_code is not None, "refused", patience_s, self._clock)
         if run.exit_code is None:
             run.terminate()
-            until(lambda: run.exit_code is not None, lambda: "the job goes on", LONGEST_STOP_S, self._clock)
+            until(lambda: run.exit_code is not None, "the job goes on", LONGEST_STOP_S, self._clock)
         if run.exit_code == 0 or words not in run.last_words:
             raise NoProgress(f"the job ended with exit code {run.exit_code}, and did not refuse: {run.last_words}")
 
@@ -225,5 +384,5 @@ class Scene:
 
 
 def _positions(status: dict[str, Any]) -> dict[int, int]:
-    found = [item for container in status["containers"] for item in container["positions"].items()]
-    return {int(ssp.rpartition("[")[2].rstrip("]")): offset for ssp, offset in found}
+    positions = [item for container in status["containers"] for item in container["positions"].items()]
+    return {int(ssp.rpartition("[")[2].rstrip("]")): offset for ssp, offset in positions}

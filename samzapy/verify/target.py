@@ -73,27 +73,26 @@ def schedule(scenario: str, kinds: Sequence[Kind], faults: int, events: int, see
     """`faults` faults over `events` events; the first of `faults` + 1 stretches is left alone, for the job to start."""
     chance = random.Random(f"{seed}/faults")
     stretch = events / (faults + 1)
-    found = []
+    planned = []
     for number in range(1, faults + 1):
         kind = chance.choice(list(kinds)) if scenario == MIXED else Kind(scenario)
         after = int(stretch * (number + chance.uniform(_EARLIEST, _LATEST)))
         until = events if number == faults else int(stretch * (number + 1))
         patient = scenario != MIXED or chance.random() < _PATIENT
-        found.append(Fault(kind, after, until, chance.randrange(1 << 16), patient))
-    return tuple(found)
+        planned.append(Fault(kind, after, until, chance.randrange(1 << 16), patient))
+    return tuple(planned)
 
 
 def spread(kills: int, scenarios: Sequence[str]) -> dict[str, int]:
-    """Kills by scenario: the same number for all, the remainder for `mixed` (else for the first ones); empty without
-    scenarios."""
-    each, left = divmod(kills, len(scenarios))
-    found = dict.fromkeys(scenarios, each)
-    if each and MIXED in found:
-        found[MIXED] += left
+    """Kills by scenario: the same number for all, the remainder for `mixed` (else for the first ones)."""
+    share, left = divmod(kills, len(scenarios))
+    counts = dict.fromkeys(scenarios, share)
+    if share and MIXED in counts:
+        counts[MIXED] += left
     else:
         for scenario in list(scenarios)[:left]:
-            found[scenario] += 1
-    return {scenario: count for scenario, count in found.items() if count}
+            counts[scenario] += 1
+    return {scenario: count for scenario, count in counts.items() if count}
 
 
 DEFAULT_MASTER = "local-cluster[2,1,1024]"
@@ -121,8 +120,12 @@ class Target:
     most_containers: int = CONTAINERS
 
     def check(self) -> None:
-        """Raise ConfigError if the executors could not reach the system, EnvironmentFailure without a Java."""
+        """Raise ConfigError if the executors could not reach the system, or nothing could be proven, EnvironmentFailure
+        without a Java."""
         find_java(SPARK)
+        if self.overrides.get("task.state.transactions") == "false":
+            message = "is required: without transactions the state may hold inputs twice, and nothing is proven"
+            raise ConfigError([ConfigProblem("task.state.transactions=true", "false", message)])
         if self._parsed.on_this_machine:
             return
         if self.system == "local":
@@ -173,16 +176,7 @@ class Target:
             lines.append(f"{self.master}: local stores are out of reach; state is checked by the changelogs alone")
         if self.system == "kafka" and self.broker is None:
             lines.append(f"{self.bootstrap}: not started by verify, so it is left alone")
-        if not self.transactions:
-            lines.append(
-                "task.state.transactions=false: at-least-once may hold inputs twice, its state must not be less"
-            )
         return lines
-
-    @property
-    def transactions(self) -> bool:
-        """Whether transactions carry the job's state, so that at-least-once promises as much of it as exactly-once."""
-        return self.overrides.get("task.state.transactions", "true") != "false"
 
     @property
     def may_stop_runs(self) -> bool:
@@ -204,7 +198,6 @@ _COMMON = {
     "job.spark.lease.ms": str(int(LEASE_S * 1000)),
     # Faults are more frequent than in production; the job must not give up.
     "job.spark.max.resubmits": "1000000",
-    "job.spark.resubmit.backoff.max.ms": "1000",
     "job.logged.store.base.dir": STATE,
     "task.class": "samzapy.verify.workload:AccountsTask",
     "task.commit.ms": "300",

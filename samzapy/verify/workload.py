@@ -52,8 +52,8 @@ class Event(NamedTuple):
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Event:
         """The inverse of `encode`."""
-        found = json.loads(value)
-        return cls(found["id"], key.decode(), found["delta"])
+        event = json.loads(value)
+        return cls(event["id"], key.decode(), event["delta"])
 
 
 class Chain(NamedTuple):
@@ -138,26 +138,21 @@ class AccountsTask(StreamTask, InitableTask):
             count = (self._counts.get(key) or 0) + 1
             self._sums.put(key, total)
             self._counts.put(key, count)
-            self._chains.put(key, self._linked(key, number))
+            self._chains.put(key, _linked(self._chains.get(key), number))
         echo = {"id": number, "sum": total, "count": count}
         collector.send(OutgoingMessageEnvelope(self._output, echo, key))
-
-    def _linked(self, key: str, number: int) -> list[object]:
-        return _linked(self._chains.get(key), number)
 
 
 class AccountsBatchTask(BatchTask[str, dict[str, Any]], InitableTask):
     """Like AccountsTask, a batch at a time: each store is read once and written once for it."""
 
     def init(self, context: Context) -> None:
-        """Find the stores."""
         self._stores: list[KeyValueStore[str, Any]] = [context.get_store(name) for name in STORES]
         self._output = SystemStream.parse(context.job.config[OUTPUT_KEY])
 
     def process_batch(
         self, batch: MessageBatch[str, dict[str, Any]], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        """Add the deposits of the batch up, and echo each as it comes."""
         keys = set(batch.keys)
         sums, counts, chains = kept = [dict(store.get_all(keys)) for store in self._stores]
         echoes = []

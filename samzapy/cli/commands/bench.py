@@ -140,31 +140,26 @@ def store(
     baseline: Path | None,
     fail_on: float,
 ) -> None:
-    """Measure stores: the scenarios of a file, and ratios between them.
+    """Measure stores: the scenarios of a file.
 
-    The sets of one test run in turns, so that ratios are right on a busy machine.
+    The sets of one test run in turns, so that other load on the machine falls on all of them alike.
     """
     from samzapy.bench.plan import read_plan
     from samzapy.bench.report import (
         CASE_COLUMNS,
-        RATIO_COLUMNS,
         case_rows,
         document,
         only_tests,
-        ratio_rows,
         read_results,
     )
-    from samzapy.bench.stores import ratio_results, run_plan
+    from samzapy.bench.stores import run_plan
 
     plan = read_plan(file, pairs(overrides)).only(only)
     before = only_tests(read_results(baseline), only) if baseline else None
     look_at_target(json_file)
     results = run_plan(plan, scale=scale, on_progress=_say)
-    ratios = ratio_results(plan.ratios, results)
     table(f"{file.name}: medians of {plan.repeats} repeats", CASE_COLUMNS, case_rows(results))
-    if ratios:
-        table("Ratios, repeat by repeat", RATIO_COLUMNS, ratio_rows(ratios))
-    written = document(file.name, plan, scale, results, ratios)
+    written = document(file.name, plan, scale, results)
     if json_file:
         json_file.write_text(json_text(written, indent=1) + "\n", encoding="utf-8")
     if before is not None:

@@ -25,8 +25,8 @@ from samzapy.config.reading.properties import Masked
 from samzapy.config.task import Guarantee
 from samzapy.devkafka import DevBroker
 from samzapy.errors import SamzapyError
-from samzapy.verify.campaign import COLUMNS, Campaign, by_guarantee, cells, plans, remarks, soak, totals
-from samzapy.verify.scenario import Listener, Plan, Row
+from samzapy.verify.campaign import COLUMNS, Plan, Row, by_guarantee, cells, plans, remarks, soak
+from samzapy.verify.scenario import Listener, Scenario
 from samzapy.verify.target import CONTAINERS, PARTITIONS, Target
 from samzapy.verify.workload import TASKS
 
@@ -71,10 +71,10 @@ class Verification:
         folder.mkdir(mode=0o700, parents=True)
         rows: list[Row] = []
         with _terminated_in_order(), _started(wanted, folder) as target, _Display() as display:
-            campaign = Campaign(target, folder, display)
-            for plan in self._plans(scenarios, seed):
+            for number, plan in enumerate(self._plans(scenarios, seed), 1):
                 display.begin(plan)
-                rows.append(campaign.run(plan))
+                own = folder / f"{number:03d}-{plan.scenario}-{plan.guarantee.value}"
+                rows.append(Scenario(plan, target, own, display).run())
                 display.end(rows[-1])
                 self._write(rows)
         self._print(rows)
@@ -149,12 +149,13 @@ class Verification:
 
     def _print(self, rows: Sequence[Row]) -> None:
         if self.soak is not None:
-            lines = [*by_guarantee(rows), totals(rows)]
+            lines = [*by_guarantee(rows), cells(rows)]
             table(f"{len(rows)} rounds", ("guarantee (rounds)", *COLUMNS[1:]), lines)
         else:
             for guarantee in dict.fromkeys(row.plan.guarantee for row in rows):
                 own = [row for row in rows if row.plan.guarantee is guarantee]
-                table(f"{guarantee.value} on {self.system}", COLUMNS, [*map(cells, own), totals(own)])
+                lines = [*(cells([row], row.plan.scenario) for row in own), cells(own)]
+                table(f"{guarantee.value} on {self.system}", COLUMNS, lines)
         for line in remarks(rows):
             click.echo(line)
         for row in rows:

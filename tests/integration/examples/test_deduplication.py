@@ -28,6 +28,7 @@ def keys(request, tmp_path, unique_topic):
         "task.inputs": f"events.{orders}",
         "task.commit.ms": "200",
         "unique.orders.output": f"events.{unique}",
+        "streams.unique-orders.samza.physical.name": unique,
         "unique.orders.remembered": "500",
         "stores.deduplication.changelog": f"events.{log}",
     }

@@ -12,8 +12,7 @@ from samzapy.config.task import Guarantee
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.verify.evidence import Evidence
-from samzapy.verify.streams import Streams, collect
+from samzapy.verify.evidence import Evidence, Streams, collect
 from samzapy.verify.target import PARTITIONS, STATE, Target, job_properties
 from samzapy.verify.workload import TASKS, events
 

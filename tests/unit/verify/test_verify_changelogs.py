@@ -2,8 +2,7 @@
 
 from samzapy.config.loader import load_job
 from samzapy.job.planner import plan
-from samzapy.verify.evidence import Record
-from samzapy.verify.streams import by_task
+from samzapy.verify.evidence import Record, by_task
 
 
 def test_a_changelogs_partition_counts_as_the_input_partition_of_its_task():

@@ -8,9 +8,9 @@ import pytest
 
 from samzapy.api.system import SystemSettings
 from samzapy.errors import EnvironmentFailure, ProducerError, UnknownStream
+from samzapy.verify.evidence import Streams
 from samzapy.verify.processes import until
-from samzapy.verify.streams import Streams
-from samzapy.verify.traffic import Feeder, Pace, Watcher, mean_burst
+from samzapy.verify.scene import Feeder, Watcher, mean_burst
 from samzapy.verify.workload import Event, events
 
 DEADLINE_S = 60.0
@@ -34,8 +34,8 @@ def feed(streams):
 
     def start(count: int, burst: int | None = None) -> Feeder:
         written: list[int] = []
-        pace = Pace("seed", burst or mean_burst(count, 2))
-        made.append(Feeder(streams.producer(), "in", PARTITIONS, events(count, "seed"), pace, written.append))
+        pace = {"seed": "seed", "burst": burst or mean_burst(count, 2), "on_written": written.append}
+        made.append(Feeder(streams.producer(), "in", PARTITIONS, events(count, "seed"), **pace))
         made[-1].told = written
         return made[-1]
 
@@ -81,7 +81,8 @@ def test_events_that_the_system_does_not_take_are_a_failure_of_the_environment(s
         raise ProducerError("in[0]: not acknowledged within 60 s")
 
     monkeypatch.setattr(producer, "flush", unanswered)
-    feeder = Feeder(producer, "in", PARTITIONS, events(10, "seed"), Pace("seed", 5), lambda _: None)
+    pace = {"seed": "seed", "burst": 5, "on_written": lambda _: None}
+    feeder = Feeder(producer, "in", PARTITIONS, events(10, "seed"), **pace)
     feeder.allow(10)
 
     def failed() -> bool:
@@ -100,7 +101,7 @@ def test_a_watcher_sees_what_is_written_while_it_looks(streams, feed):
     feeder = feed(300, burst=60)
     feeder.allow(300)
     until(lambda: feeder.acknowledged == 300, lambda: "300 events", DEADLINE_S)
-    until(lambda: watcher.count == 300, lambda: "300 events seen", DEADLINE_S)
+    until(lambda: len(watcher.seen) == 300, lambda: "300 events seen", DEADLINE_S)
     assert sorted(watcher.close()) == sorted(streams.read("in"))
 
 

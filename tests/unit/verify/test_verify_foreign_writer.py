@@ -7,10 +7,9 @@ import uuid
 import pytest
 
 from samzapy.api.system import OutgoingRecord, SystemSettings
-from samzapy.verify.evidence import replay
+from samzapy.verify.evidence import Streams, replay
 from samzapy.verify.processes import NoProgress
-from samzapy.verify.streams import Streams
-from samzapy.verify.traffic import ForeignWriter
+from samzapy.verify.scene import ForeignWriter
 
 CHANGELOG = "sums"
 

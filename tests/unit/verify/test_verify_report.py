@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from samzapy.config.task import Guarantee
-from samzapy.verify.campaign import COLUMNS, by_guarantee, cells, remarks, totals
-from samzapy.verify.checkers import Finding
-from samzapy.verify.scenario import Plan, Row, Verdict
+from samzapy.verify.campaign import COLUMNS, Plan, Row, by_guarantee, cells, remarks
+from samzapy.verify.checkers import Finding, Verdict
 from samzapy.verify.target import schedule
 
 RECOVERIES_S = (4.25, 9.5)
@@ -16,11 +15,19 @@ RECOVERIES_S = (4.25, 9.5)
 def row(guarantee=Guarantee.EXACTLY_ONCE, *findings: Finding, gave_up=()) -> Row:
     plan = Plan("driver", guarantee, 3_000, 2, 7)
     struck = schedule("driver", [], 2, 3_000, plan.own_seed)
-    return Row(plan, Verdict(guarantee, findings), struck, RECOVERIES_S, 30.0, "verify-driver-1", gave_up)
+    return Row(
+        plan=plan,
+        verdict=Verdict(guarantee, findings),
+        struck=struck,
+        recoveries_s=RECOVERIES_S,
+        seconds=30.0,
+        job="verify-driver-1",
+        gave_up=gave_up,
+    )
 
 
 def test_a_line_has_a_cell_a_column():
-    line = dict(zip(COLUMNS, cells(row()), strict=True))
+    line = dict(zip(COLUMNS, cells([row()], "driver"), strict=True))
     assert line == {
         "scenario": "driver",
         "events": "3,000",
@@ -37,7 +44,7 @@ def test_a_line_has_a_cell_a_column():
 def test_what_a_guarantee_allows_is_counted_and_keeps_the_promise():
     allowed = row(Guarantee.AT_LEAST_ONCE, Finding("duplicates", 12, "id 3 came 2 times"))
     assert allowed.kept
-    assert cells(allowed)[4] == "12"
+    assert cells([allowed])[4] == "12"
     assert remarks([allowed]) == []
 
 
@@ -45,22 +52,22 @@ def test_what_a_guarantee_allows_is_counted_and_keeps_the_promise():
 def test_everything_else_that_is_found_is_a_mismatch_and_breaks_the_promise(check):
     broken = row(Guarantee.AT_LEAST_ONCE, Finding(check, 3, "something"))
     assert not broken.kept
-    assert cells(broken)[6:] == ("3", "9.5", "BROKEN")
+    assert cells([broken])[6:] == ("3", "9.5", "BROKEN")
     assert remarks([broken]) == [f"at-least-once driver: {check}: 3, first: something"]
 
 
 def test_what_another_writer_wrote_was_refused_or_the_promise_is_broken():
     def foreign(*findings: Finding) -> Row:
         plan = Plan("foreign-writer", Guarantee.AT_LEAST_ONCE, 3_000, 1, 7)
-        return Row(plan, Verdict(plan.guarantee, findings), (), (), 30.0)
+        return Row(plan=plan, verdict=Verdict(plan.guarantee, findings), struck=(), recoveries_s=(), seconds=30.0)
 
-    assert cells(foreign())[-1] == "refused"
-    assert cells(foreign(Finding("progress", 1, "did not refuse")))[-1] == "BROKEN"
+    assert cells([foreign()])[-1] == "refused"
+    assert cells([foreign(Finding("progress", 1, "did not refuse"))])[-1] == "BROKEN"
 
 
 def test_totals_are_sums_the_longest_recovery_and_broken_if_anything_is():
     rows = [row(), row(Guarantee.EXACTLY_ONCE, Finding("loss", 4, "x")), row(Guarantee.AT_MOST_ONCE)]
-    assert totals(rows) == ("all", "9,000", "6", "4", "0", "0", "0", "9.5", "BROKEN")
+    assert cells(rows) == ("all", "9,000", "6", "4", "0", "0", "0", "9.5", "BROKEN")
     assert [line[0] for line in by_guarantee(rows)] == ["exactly-once (2)", "at-most-once (1)"]
 
 

@@ -5,8 +5,8 @@ import pytest
 from samzapy.api.system import SystemSettings
 from samzapy.errors import RetriableError
 from samzapy.testing import ManualClock
+from samzapy.verify.evidence import Streams
 from samzapy.verify.processes import NoProgress
-from samzapy.verify.streams import Streams
 
 
 class Busy:

@@ -40,11 +40,10 @@ def test_on_a_remote_master_it_is_said_that_only_the_driver_is_killed():
     assert not target.stores_in_reach
 
 
-def test_a_job_without_transactions_is_held_to_less_and_that_is_said():
+def test_a_job_without_transactions_is_refused():
     target = Target("local", LOCAL, overrides={"task.state.transactions": "false"})
-    assert not target.transactions
-    assert "at-least-once may hold inputs twice" in " ".join(target.limits())
-    assert Target("local", LOCAL).transactions
+    with pytest.raises(ConfigError, match=r"task\.state\.transactions=true: is required"):
+        target.check()
 
 
 def test_a_whole_run_is_stopped_only_where_it_holds_no_lock_of_the_system():

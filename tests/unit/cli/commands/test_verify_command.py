@@ -7,8 +7,9 @@ import pytest
 from samzapy.cli.commands.verify import Verification
 from samzapy.cli.main import cli
 from samzapy.devkafka import DevBroker
-from samzapy.verify.campaign import Campaign
-from samzapy.verify.scenario import Row, Verdict
+from samzapy.verify.campaign import Row
+from samzapy.verify.checkers import Verdict
+from samzapy.verify.scenario import Scenario
 
 
 @pytest.mark.parametrize(
@@ -69,12 +70,14 @@ def test_a_kept_promise_leaves_what_was_in_the_folder_and_a_broker_there_alone(s
         file.parent.mkdir()
         file.write_text("mine")
 
-    def run(campaign, plan):
-        (campaign._folder / "run-1.log").write_text("")
-        brokers.append(campaign._target.broker)
-        return Row(plan, Verdict(plan.guarantee, ()), (), (), 1.0)
+    def run(scenario):
+        scenario._folder.mkdir()
+        (scenario._folder / "run-1.log").write_text("")
+        brokers.append(scenario._target.broker)
+        plan = scenario._plan
+        return Row(plan=plan, verdict=Verdict(plan.guarantee, ()), struck=(), recoveries_s=(), seconds=1.0)
 
-    monkeypatch.setattr(Campaign, "run", run)
+    monkeypatch.setattr(Scenario, "run", run)
     monkeypatch.setattr(DevBroker, "start", lambda _: "127.0.0.1:9092")
     code, _, error = samzapy("verify", "--folder", ".", "--system", system, "--scenario", "worker")
     assert code == 0, error
