@@ -77,8 +77,7 @@ class StoreEntries:
     ) -> None:
         """`contents` reads the requested part of the store, and keeps it open as long as the entries are read."""
         self.key_serde_name = store.key_serde
-        self.keeps_prefixes = key_serde.keeps_prefixes
-        """Whether keys that start alike have bytes that start alike, so that `of_prefix` makes sense."""
+        self._keeps_prefixes = key_serde.keeps_prefixes
         self._name = store.name
         self._contents = contents
         # A view encodes its entries itself; they are shown as JSON.
@@ -95,7 +94,10 @@ class StoreEntries:
         return [key for key in keys if self._key(key) not in there]
 
     def of_prefix(self, prefix: str) -> Iterator[Entry]:
-        """The entries with keys that start with `prefix`."""
+        """The entries with keys that start with `prefix`. Raises ConfigError if the serde does not keep prefixes."""
+        if not self._keeps_prefixes:
+            message = f"needs a key serde that keeps prefixes (string, bytes), not {self.key_serde_name}"
+            raise ConfigError([ConfigProblem("--prefix", prefix, message)])
         start = self._key(prefix)
         return self._entries(Selection(None, start, first_beyond(start)))
 

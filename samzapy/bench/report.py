@@ -1,14 +1,11 @@
-"""Measurements of jobs and stores as tables and JSON, with the machine and versions that they were made with, and compared
-with earlier ones."""
+"""Measurements of jobs and stores as tables and JSON, with the machine and versions that they were made with."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -20,7 +17,7 @@ from rich.table import Table
 from samzapy.bench.measuring import JVM, MAIN, WORKER, Measurement
 from samzapy.bench.plan import Plan
 from samzapy.bench.stores import CaseResult
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import EnvironmentFailure
 from samzapy.java import SPARK, find_java
 
 _MIB = 1024 * 1024
@@ -97,60 +94,6 @@ def _version(package: str) -> str:
         return "-"
 
 
-#: The properties that must be equal for two rates to be comparable.
-_SAME = ("scenario", "target", "store_keys", "parameters")
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One case. `change` is the share by which its median rate grew (negative: shrank), None where `remark` says why
-    there is none; `worse` if it shrank by more than is allowed."""
-
-    name: str
-    before: float | None
-    now: float | None
-    change: float | None
-    worse: bool
-    remark: str = ""
-
-
-def read_results(path: Path) -> dict[str, Any]:
-    """The results in a file of `--json`. Raises ConfigError."""
-    try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as cause:
-        reason = cause.strerror if isinstance(cause, OSError) else "no JSON"
-        raise ConfigError([ConfigProblem("--compare", str(path), f"cannot read ({reason})")]) from cause
-    if not isinstance(results, dict) or not isinstance(results.get("results"), list):
-        raise ConfigError([ConfigProblem("--compare", str(path), "expected what --json wrote")])
-    return results
-
-
-def only_tests(baseline: Mapping[str, Any], tests: Collection[str]) -> dict[str, Any]:
-    """The part of a result about these tests; all of it if none are named."""
-    return {**baseline, "results": [case for case in baseline["results"] if not tests or case["test"] in tests]}
-
-
-def compare(baseline: Mapping[str, Any], current: Mapping[str, Any], fail_on: float) -> list[Comparison]:
-    """Case by case, by the medians of operations a second; `fail_on` is the share a median may shrink by.
-
-    A case that is in one of the two only, or that was measured with other parameters, is listed and never worse.
-    """
-    before, now = ({case["name"]: case for case in run["results"]} for run in (baseline, current))
-    return [_compared(name, before.get(name), now.get(name), fail_on) for name in {**before, **now}]
-
-
-def _compared(name: str, before: Any, now: Any, fail_on: float) -> Comparison:
-    old = before["median_ops_per_s"] if before else None
-    new = now["median_ops_per_s"] if now else None
-    if old is None or new is None:
-        return Comparison(name, old, new, None, worse=False, remark="not run now" if now is None else "new")
-    if any(before.get(key) != now.get(key) for key in _SAME):
-        return Comparison(name, old, new, None, worse=False, remark="other parameters")
-    change = new / old - 1.0 if old else 0.0
-    return Comparison(name, old, new, change, worse=change < -fail_on)
-
-
 _FORMAT = 1
 
 
@@ -180,7 +123,6 @@ _FIGURES = {
     "RSS MiB": "rss_mib",
 }
 CASE_COLUMNS = ("case", "k ops/s", "min", "max", *_FIGURES)
-COMPARISON_COLUMNS = ("case", "baseline k ops/s", "now", "change", "")
 
 
 def case_rows(results: Sequence[CaseResult]) -> Iterable[list[str]]:
@@ -189,14 +131,6 @@ def case_rows(results: Sequence[CaseResult]) -> Iterable[list[str]]:
         rates = [run.ops_per_s for run in result.repeats]
         medians = [_number(result.median(figure)) for figure in _FIGURES.values()]
         yield [result.case.name, _rate(median(rates)), _rate(min(rates)), _rate(max(rates)), *medians]
-
-
-def comparison_rows(comparisons: Sequence[Comparison]) -> Iterable[list[str]]:
-    """A row per case."""
-    for case in comparisons:
-        change = "-" if case.change is None else f"{case.change:+.1%}"
-        before, now = ("-" if rate is None else _rate(rate) for rate in (case.before, case.now))
-        yield [case.name, before, now, change, case.remark or ("WORSE" if case.worse else "")]
 
 
 def _rate(value: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
-import importlib.util
 import logging
 import os
 import sys
@@ -40,7 +39,15 @@ _COMMANDS = {
     "verify": "Prove a delivery guarantee under kills, pauses and restarts.",
 }
 #: Commands that are in the module of another one.
-_TOGETHER = {"status": "logs", "metrics": "keys", "drain": "checkpoint", "startpoint": "checkpoint", "pack": "run"}
+_TOGETHER = {
+    "status": "logs",
+    "metrics": "keys",
+    "drain": "checkpoint",
+    "startpoint": "checkpoint",
+    "pack": "run",
+    "kafka": "topic",
+    "demo": "init",
+}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 #: Errors of a write that has no more room.
@@ -49,43 +56,30 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _NEEDS_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
-class _Log(logging.Handler):
-    """Writes to the standard error of the moment."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print one line."""
-        click.echo(self.format(record), err=True)
-
-
-def _module(command: str) -> str:
-    """The module of a command."""
-    return f"samzapy.cli.commands.{_TOGETHER.get(command, command)}"
-
-
 class Commands(click.Group):
     """Imports a command when it is called, so that `--help` and `--version` are quick; turns errors into a line
     (`error: ...`, one each problem) on standard error and the exit code of the error's class."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands with an installed module."""
-        return [name for name in _COMMANDS if importlib.util.find_spec(_module(name))]
+        """All commands."""
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; a typing error ends in a usage error that suggests a command."""
-        known = self.list_commands(ctx)
-        if cmd_name not in known:
-            near = difflib.get_close_matches(cmd_name, known, n=1)
+        if cmd_name not in _COMMANDS:
+            near = difflib.get_close_matches(cmd_name, _COMMANDS, n=1)
             if near:
                 ctx.fail(f"No such command {cmd_name!r}; did you mean {near[0]}?")
             return None
-        command = getattr(importlib.import_module(_module(cmd_name)), cmd_name)
+        module = importlib.import_module(f"samzapy.cli.commands.{_TOGETHER.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
+            formatter.write_dl(list(_COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. A closed reader of its output is not a failure."""
@@ -102,10 +96,13 @@ class Commands(click.Group):
         """Run a command line and exit."""
         _take_any_text()
         given = list(sys.argv[1:] if args is None else args)
-        debug, given = _take_debug(given)
+        # It may stand anywhere before `--`.
+        end = given.index("--") if "--" in given else len(given)
+        debug = "--debug" in given[:end]
+        given = [*(arg for arg in given[:end] if arg != "--debug"), *given[end:]]
         if debug:
             # Without a handler Python prints warnings by itself, and the clients' log lines are lost.
-            logging.basicConfig(level=logging.INFO, handlers=[_Log()], format="%(levelname)s %(name)s: %(message)s")
+            logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
         extra["standalone_mode"] = False
         try:
             code = super().main(args=given, **extra)
@@ -130,7 +127,7 @@ def _drop_unwritten_errors() -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    from samzapy.cli.output import discard  # the libraries of tables take a while
+    from samzapy.cli.output import discard  # the libraries of bars take a while
 
     discard(stream)
 
@@ -144,13 +141,6 @@ def _take_any_text() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # a device, for the life of the process
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def _take_debug(args: list[str]) -> tuple[bool, list[str]]:
-    """`--debug` may stand anywhere before `--`."""
-    end = args.index("--") if "--" in args else len(args)
-    kept = [arg for arg in args[:end] if arg != "--debug"]
-    return len(kept) < end, [*kept, *args[end:]]
 
 
 def _exit_code(error: Exception) -> int:

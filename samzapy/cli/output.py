@@ -1,4 +1,4 @@
-"""Prints tables, warnings and progress bars: formatted on a terminal, as plain lines elsewhere."""
+"""What several commands share: the arguments and options of a job file; tables, JSON, warnings and progress bars."""
 
 from __future__ import annotations
 
@@ -7,35 +7,130 @@ import json
 import math
 import numbers
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
-from types import TracebackType
-from typing import Any, Protocol, TextIO, cast, final
+from functools import wraps
+from pathlib import Path
+from threading import Event
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast, final
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
+
+from samzapy.errors import EnvironmentFailure, RestoreError, RetriableError
+
+if TYPE_CHECKING:
+    from samzapy.config.job import JobConfig
+
+Command = Callable[..., None]
+
+FILE = click.Path(path_type=Path)
+#: The job file, as the first argument of a command, and the keys that the command line overrides.
+JOB = click.argument("job", type=FILE, metavar="JOB.properties")
+OVERRIDES = click.option(
+    "--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file."
+)
+STRICT = click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
+TAKE_OVER = click.option("--take-over", is_flag=True, help="Force an unseen run on another machine to let go.")
+INPUTS = click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SYSTEM.STREAM[PARTITION]",
+    help="Only this stream or partition; repeatable.",
+)
+_UP_TO_A_SEPARATOR = re.compile(r"^(\s*[\w.-]*[^\w.-]).+", re.DOTALL)
 
 
-class HasFileno(Protocol):
-    """A stream over a file of the operating system."""
+def runner_option(default: str) -> Callable[[Command], Command]:
+    """The option `--runner`."""
+    choice = click.Choice(["spark", "local"])
+    return click.option("--runner", type=choice, default=default, show_default=True, help="The runner.")
 
-    def fileno(self) -> int:
-        """The file's descriptor."""
+
+class Number(click.FloatRange):
+    """A number in a range. Refuses `nan`, which click's comparisons accept: a time limit of `nan` never ends."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"expected a number, got {value!r}", param, ctx)
+        return number
+
+
+def pairs(texts: Iterable[str], option: str = "--config") -> dict[str, str]:
+    """Keys and values; of two equal keys the last one counts. Raises click's error for anything else. The error has the
+    text only up to the first character that no key has, because the rest may be a secret."""
+    result = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            shown = _UP_TO_A_SEPARATOR.sub(r"\1...", text)
+            raise click.BadParameter(f"expected KEY=VALUE, got {shown!r}", param_hint=option)
+        result[key.strip()] = value
+    return result
+
+
+def check_writable(file: Path | None) -> None:
+    """Check before a long command that its output file can be written; leaves the content as it is. Raises OSError."""
+    if file is not None:
+        file.open("a").close()
+
+
+@contextmanager
+def answers_by_exit_code() -> Iterator[None]:
+    """For a command that answers with exit code 1: a system that fails, as a broker that restarts, ends it with 3."""
+    try:
+        yield
+    except (RetriableError, RestoreError) as failure:
+        raise EnvironmentFailure(str(failure)) from failure
+
+
+def job_file(command: Command) -> Command:
+    """Adds the job file and its overrides; the command gets the `config`."""
+
+    @JOB
+    @OVERRIDES
+    @wraps(command)
+    def with_config(*args: Any, job: Path, overrides: tuple[str, ...], **options: Any) -> None:
+        from samzapy.config.loader import load_job
+
+        command(*args, config=load_job(job, pairs(overrides)), **options)
+
+    return with_config
+
+
+def of_job(command: Command) -> Command:
+    """Like `job_file`; the command also gets the `model`, with inputs as the systems have them now."""
+
+    @job_file
+    @wraps(command)
+    def with_model(*args: Any, config: JobConfig, **options: Any) -> None:
+        from samzapy.admin.job_check import look_around, resolved
+
+        config = resolved(config)
+        command(*args, config=config, model=look_around(config, warn)[0], **options)
+
+    return with_model
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table on standard output: its title and `none` if there are no rows, no heading if all columns are
     blank."""
     texts = [[str(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _rich(title, columns, texts)
-    else:
-        _plain(title, columns, texts)
+    click.echo(title)
+    if not texts:
+        click.echo("  none")
+    lines = [*([columns] if any(columns) and texts else []), *texts]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo(f"  {'  '.join(cells)}".rstrip())
+    click.echo()
 
 
 def warn(message: str) -> None:
@@ -44,69 +139,10 @@ def warn(message: str) -> None:
         click.echo(f"warning: {message}", err=True)
 
 
-def discard(stream: HasFileno) -> None:
-    """Discard what `stream` holds and what is written to it later. Raises OSError without a file below it."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, stream.fileno())
-    finally:
-        os.close(nowhere)
-
-
-def status_console() -> Console:
-    """A console on standard error that outlives its reader: once a pipe is closed, or a terminal is gone, it shows
-    nothing, and whatever else is written there is dropped as well."""
-    return Console(file=cast("TextIO", _Lasting(sys.stderr)), stderr=True)
-
-
-@final
-class _Lasting:
-    """Standard error at the time of construction. A write that fails says nothing about the job, so it raises
-    nothing."""
-
-    def __init__(self, stream: TextIO | None) -> None:
-        """`stream` is None in a process without standard error."""
-        self._stream = stream
-
-    @property
-    def encoding(self) -> str:
-        return getattr(self._stream, "encoding", None) or "utf-8"
-
-    def isatty(self) -> bool:
-        return self._stream is not None and self._stream.isatty()
-
-    def fileno(self) -> int:
-        if self._stream is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        return self._stream.fileno()
-
-    def write(self, text: str) -> int:
-        """Write, or drop the text."""
-        if self._stream is not None:
-            try:
-                self._stream.write(text)
-            except OSError as cause:
-                self._failed(cause)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush, or drop the unwritten text."""
-        if self._stream is not None:
-            try:
-                self._stream.flush()
-            except OSError as cause:
-                self._failed(cause)
-
-    def _failed(self, cause: OSError) -> None:
-        if cause.errno in {errno.EPIPE, errno.EIO}:
-            # For good. The user's code and the clients write there as well, and the interpreter does at its end.
-            with suppress(OSError, ValueError):
-                discard(self)
-
-
-def line_on(console: Console, line: str) -> None:
-    """Print one line unchanged, above any bars."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+def wait_for_a_run(seconds: float) -> None:
+    """Give a run on another machine the time to let go."""
+    click.echo(f"waiting {seconds:g} s for a run elsewhere to let go", err=True)
+    Event().wait(seconds)
 
 
 def json_text(value: object, indent: int | None = None) -> str:
@@ -130,27 +166,54 @@ def utc(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="seconds")
 
 
-def _rich(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    built = Table(title=title, title_justify="left", title_style="bold", header_style="dim", show_header=any(columns))
-    for column in columns:
-        built.add_column(column, overflow="fold")
-    for row in rows:
-        # As Text: a value must not be read as rich's markup.
-        built.add_row(*map(Text, row))
-    Console().print(built)
+def discard(stream: IO[str]) -> None:
+    """Discard what `stream` holds and what is written to it later. Raises OSError without a file below it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)
 
 
-def _plain(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    click.echo(title)
-    if not rows:
-        click.echo("  none")
-    heading = [columns] if any(columns) else []
-    lines = [*heading, *rows] if rows else []
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo(f"  {'  '.join(cells)}".rstrip())
-    click.echo()
+def status_console() -> Console:
+    """A console on standard error that outlives its reader: once a pipe is closed, or a terminal is gone, it shows
+    nothing, and whatever else is written there is dropped as well."""
+    stream = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # for the life of the process
+    return Console(file=cast("TextIO", _Lasting(stream)), stderr=True)
+
+
+@final
+class _Lasting:
+    """A stream that raises no OSError: a failed write to the terminal must not fail the job."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, or drop the text."""
+        self._attempt(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop the unwritten text."""
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except OSError as cause:
+            if cause.errno in {errno.EPIPE, errno.EIO}:
+                # For good. The user's code and the clients write there as well, and the interpreter does at its end.
+                with suppress(OSError, ValueError):
+                    discard(self._stream)
+
+
+def line_on(console: Console, line: str) -> None:
+    """Print one line unchanged, above any bars."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class QuietProgress(Progress):
@@ -162,9 +225,8 @@ class QuietProgress(Progress):
             super().stop()
 
 
-@final
-class Bars:
-    """Shows progress bars; called with (name, done, total)."""
+class Bars(QuietProgress):
+    """Shows progress bars on a terminal; called with (name, done, total)."""
 
     def __init__(self, unit: str) -> None:
         console = status_console()
@@ -175,18 +237,11 @@ class Bars:
             TextColumn(unit),
             TimeRemainingColumn(),
         )
-        self._progress = QuietProgress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._tasks: dict[str, TaskID] = {}
+        super().__init__(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._bars: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Show the progress of `what`."""
-        if what not in self._tasks:
-            self._tasks[what] = self._progress.add_task(what, total=total)
-        self._progress.update(self._tasks[what], completed=done, total=total)
-
-    def __enter__(self) -> Bars:
-        self._progress.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._progress.stop()
+        if what not in self._bars:
+            self._bars[what] = self.add_task(what, total=total)
+        self.update(self._bars[what], completed=done, total=total)

@@ -7,53 +7,39 @@ import logging
 import threading
 from collections.abc import Iterable
 from importlib.util import find_spec
-from types import TracebackType
 from typing import final
 
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     SpinnerColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
-from rich.text import Text
 
 from samzapy.cli.output import QuietProgress, line_on
 from samzapy.config.guarantee_warnings import counts_in_words
 from samzapy.config.supervision import LogConfig
-from samzapy.container.supervision.logs import TextLines, formatter
+from samzapy.container.supervision.logs import formatter
 from samzapy.coordinator.status import ContainerStatus, JobStatus, RestoredStore
 
 
-class _TimeLeft(TimeRemainingColumn):
-    """Shows nothing for a task without an end."""
-
-    def render(self, task: Task) -> Text:
-        return Text("") if task.total is None else Text("left ").append_text(super().render(task))
-
-
 @final
-class RunDisplay:
+class RunDisplay(QuietProgress):
     """Shows statuses and events of one run; both may come from any thread.
 
     Restores get a bar for each container, a run with ends a bar for the remaining messages, an endless run a count.
     """
 
     def __init__(self, console: Console) -> None:
-        self.console = console
-        self._lock = threading.Lock()
         self._shown: dict[str, ContainerStatus] = {}
-        self._phases: dict[str, str] = {}
-        self._attempts: dict[str, int] = {}
         self._reported: set[int] = set()
         self._bars: dict[str, TaskID] = {}
         self._most = 0
+        self._guard = threading.Lock()
+        self._has_bars = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -61,46 +47,32 @@ class RunDisplay:
             MofNCompleteColumn(),
             TextColumn("{task.fields[unit]}"),
             TimeElapsedColumn(),
-            _TimeLeft(),
         )
-        self._has_bars = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
-        self._progress = QuietProgress(*columns, console=console, transient=True, disable=not self._has_bars)
-
-    def __enter__(self) -> RunDisplay:
-        self._progress.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._progress.stop()
+        super().__init__(*columns, console=console, transient=True, disable=not self._has_bars)
 
     def event(self, line: str) -> None:
         """Print one line above the bars."""
-        with self._lock:
+        with self._guard:
             line_on(self.console, line)
 
     def status(self, status: JobStatus) -> None:
         """Show the present state of the job."""
-        with self._lock:
+        with self._guard:
             # A status is kept until it changes, and a job may have a thousand containers.
             changed = [item for item in status.containers if self._shown.get(item.id) is not item]
             for container in changed:
+                self._announce(container, self._shown.get(container.id))
                 self._shown[container.id] = container
-                self._attempt(container)
-                self._phase(container)
                 self._restore_bar(container)
             self._restores([item for item in changed if self._is_restored(item)], status.restored)
             self._main_bar(status)
 
-    def _attempt(self, container: ContainerStatus) -> None:
-        if container.attempts > max(1, self._attempts.get(container.id, 1)):
-            self._attempts[container.id] = container.attempts
+    def _announce(self, container: ContainerStatus, before: ContainerStatus | None) -> None:
+        """Print a new attempt, and without bars a new phase."""
+        if container.attempts > max(1, before.attempts if before else 1):
             line_on(self.console, f"container {container.id}: attempt {container.attempts}")
-
-    def _phase(self, container: ContainerStatus) -> None:
-        if container.phase and self._phases.get(container.id) != container.phase:
-            self._phases[container.id] = container.phase
-            if not self._has_bars:
-                line_on(self.console, f"container {container.id}: {container.phase}")
+        if container.phase and not self._has_bars and (before is None or before.phase != container.phase):
+            line_on(self.console, f"container {container.id}: {container.phase}")
 
     def _is_restored(self, container: ContainerStatus) -> bool:
         """Whether an attempt has just restored its stores."""
@@ -131,7 +103,7 @@ class RunDisplay:
             done, total = container.restoring
             self._bar(name, f"container {container.id} restores", "records", done, total)
         elif name in self._bars:
-            self._progress.remove_task(self._bars.pop(name))
+            self.remove_task(self._bars.pop(name))
 
     def _main_bar(self, status: JobStatus) -> None:
         if status.remaining is None:
@@ -143,8 +115,8 @@ class RunDisplay:
 
     def _bar(self, name: str, description: str, unit: str, done: int, total: int | None) -> None:
         if name not in self._bars:
-            self._bars[name] = self._progress.add_task(description, total=total, unit=unit)
-        self._progress.update(self._bars[name], completed=done, total=total)
+            self._bars[name] = self.add_task(description, total=total, unit=unit)
+        self.update(self._bars[name], completed=done, total=total)
 
 
 def summary(status: JobStatus) -> str:
@@ -187,22 +159,9 @@ class _Plain(logging.Handler):
         line_on(self._console, self.format(record))
 
 
-class Placed(TextLines):
-    """Logger, place and text; rich prints time, level and traceback in its own way."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The text of the line."""
-        return f"{record.name}{self.place(record)}: {record.getMessage()}{self.trace(record)}"
-
-
 def terminal_log(config: LogConfig, job_name: str, console: Console) -> logging.Handler:
     """The handler for a console."""
-    handler: logging.Handler
-    if console.is_terminal and not config.as_json:
-        handler = RichHandler(console=console, show_path=False, markup=False, omit_repeated_times=False)
-        handler.setFormatter(Placed())
-    else:
-        handler = _Plain(console)
-        handler.setFormatter(formatter(job_name, as_json=config.as_json))
+    handler = _Plain(console)
+    handler.setFormatter(formatter(job_name, as_json=config.as_json))
     handler.addFilter(lambda record: record.name != _CLIENTS)
     return handler

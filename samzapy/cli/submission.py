@@ -11,7 +11,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +21,11 @@ from typing import Any, final
 from samzapy.api.task import AnyTask
 from samzapy.cli.output import status_console
 from samzapy.cli.progress import RunDisplay
-from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.coordinator.status import JobStatus
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import path_of
-from samzapy.runner.base import JobOutcome, Runner, RunOptions
+from samzapy.runner.base import JobOutcome, RunOptions
 from samzapy.runner.launch import checked, launch
 from samzapy.runner.local import runner_of
 from samzapy.runner.stopping import StopSwitch
@@ -47,33 +46,21 @@ class RunningJob:
     """
 
     def __init__(
-        self,
-        config: JobConfig,
-        runner: Runner,
-        display: _Display,
-        *,
-        until_end: bool,
-        unfit: tuple[str, ...],
-        given: object,
-        stop: StopSwitch,
+        self, name: str, job: Callable[[RunOptions], JobOutcome], display: _Display, stop: StopSwitch, given: object
     ) -> None:
-        """Starts the job. `unfit`: warnings of its checks. `given` is kept alive: it may hold classes that only this
-        process has. `stop` stops the job."""
-        self.name = config.name
-        self._given = given
-        self._config = config
-        self._runner = runner
+        """Starts the `job`; `stop` stops it. `given` is kept alive: it may hold classes that only this process has."""
+        self.name = name
+        self._job = job
         self._display = display
-        self._until_end = until_end
-        self._unfit = unfit
         self._stop = stop
+        self._given = given
         self._status: JobStatus | None = None
         self._page: str | None = None
         self._outcome: JobOutcome | None = None
         self._error: BaseException | None = None
         self._ended = threading.Event()
         try:
-            threading.Thread(target=self._run, name=f"samzapy-{config.name}", daemon=True).start()
+            threading.Thread(target=self._run, name=f"samzapy-{name}", daemon=True).start()
         except BaseException:
             # After an interrupt the thread may run, but the caller gets no handle to stop the job.
             self.stop()
@@ -115,11 +102,9 @@ class RunningJob:
     def _has_ended_within(self, timeout_s: float | None) -> bool:
         left = float("inf") if timeout_s is None else timeout_s
         # In slices: a signal that comes right before a wait, or to another thread, is handled when the main thread wakes.
-        while left > _LONGEST_WAIT_S:
-            if self._ended.wait(_LONGEST_WAIT_S):
-                return True
+        while left > _LONGEST_WAIT_S and not self._ended.wait(_LONGEST_WAIT_S):
             left -= _LONGEST_WAIT_S
-        return self._ended.wait(left)
+        return self._ended.wait(max(0.0, min(left, _LONGEST_WAIT_S)))
 
     def __enter__(self) -> RunningJob:
         return self
@@ -139,14 +124,7 @@ class RunningJob:
             on_status=self._on_status, on_event=self._display.event, on_page=self._on_page, stop=self._stop
         )
         try:
-            self._outcome = launch(
-                self._config,
-                self._runner,
-                options,
-                self._display,
-                until_end=self._until_end,
-                unfit=self._unfit,
-            )
+            self._outcome = self._job(options)
         except BaseException as error:  # noqa: BLE001  # raised again by `wait`
             self._error = error
         finally:
@@ -160,15 +138,8 @@ class RunningJob:
         self._page = address
 
 
-@final
-class _LoggedEvents:
+class _LoggedEvents(nullcontext[None]):
     """Shows no progress; events are log lines."""
-
-    def __enter__(self) -> _LoggedEvents:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Nothing to close."""
 
     def event(self, line: str) -> None:
         logger.info("%s", line)
@@ -201,58 +172,56 @@ def submit(
     if runner not in {"spark", "local"}:
         raise ConfigError([ConfigProblem("runner", runner, "expected spark or local")])
     if spark is not None and runner == "local":
-        raise ConfigError(
-            [ConfigProblem("runner", runner, "a job with spark=... runs on Spark: leave one of them out")]
-        )
+        message = "a job with spark=... runs on Spark: leave one of them out"
+        raise ConfigError([ConfigProblem("runner", runner, message)])
     loaded = load_job(source, on_top)
     if loaded.folder is None:
         loaded = replace(loaded, folder=_folder_of_program())
     config, built, unfit = checked(loaded, lambda: runner_of(runner, spark))
     display = RunDisplay(status_console()) if progress else _LoggedEvents()
-    given = (job, task, overrides)
-    return RunningJob(config, built, display, until_end=until_end, unfit=unfit, given=given, stop=stop or StopSwitch())
+
+    def start(options: RunOptions) -> JobOutcome:
+        return launch(config, built, options, display, until_end=until_end, unfit=unfit)
+
+    return RunningJob(config.name, start, display, stop or StopSwitch(), (job, task, overrides))
 
 
 def run(job: JobSource, task: type[AnyTask] | None = None, **options: Any) -> JobOutcome:
-    """Like `samzapy.run`, with the options of `submit`."""
+    """Like `samzapy.run`, with the options of `submit`. An interrupt or SIGTERM stops the job."""
     stop = StopSwitch()
     try:
-        return _ended(submit(job, task, stop=stop, **options))
+        running = submit(job, task, stop=stop, **options)
+        with _stopped_by_sigterm(stop):
+            try:
+                return running.wait()
+            except KeyboardInterrupt:
+                if running.done:
+                    raise
+                logger.warning("Stopping: every task commits first; a second interrupt does not wait for that")
+                stop.ask()
+                return running.wait()
     finally:
         # An interrupt may come anywhere. A job without a handle must not go on.
         stop.ask()
 
 
-def _ended(running: RunningJob) -> JobOutcome:
-    """Wait for the outcome of the job; an interrupt or SIGTERM stops it. Raises the error that ended the job."""
-    with _stopped_by_sigterm(running):
-        try:
-            return running.wait()
-        except KeyboardInterrupt:
-            if running.done:
-                raise
-            logger.warning("Stopping: every task commits first; a second interrupt does not wait for that")
-            running.stop()
-            return running.wait()
-
-
 @contextmanager
-def _stopped_by_sigterm(running: RunningJob) -> Iterator[None]:
+def _stopped_by_sigterm(stop: StopSwitch) -> Iterator[None]:
     """In the main thread of a program without a handler of its own, let the first SIGTERM stop the job, and any further
     one end the process."""
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
 
     def handle(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
-        running.stop()
+        stop.ask()
 
-    if ours:
-        signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGTERM, handle)
     try:
         yield
     finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _folder_of_program() -> Path:

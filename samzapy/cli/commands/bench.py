@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import click
 from rich.console import Console
 
-from samzapy.cli.options import JOB, OVERRIDES, Number, job_file, look_at_target, pairs
-from samzapy.cli.output import json_text, table, warn
+from samzapy.cli.output import (
+    FILE,
+    JOB,
+    OVERRIDES,
+    Number,
+    check_writable,
+    job_file,
+    json_text,
+    pairs,
+    runner_option,
+    table,
+)
 from samzapy.config.job import JobConfig
-from samzapy.errors import ConfigError, ConfigProblem, SamzapyError
-
-
-class _Percent(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
-    name = "percent"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share that `10%` or `10` means."""
-        try:
-            share = float(str(value).removesuffix("%")) / 100
-        except ValueError:
-            share = -1.0
-        if not 0 <= share <= 1:
-            self.fail(f"expected a percentage such as 10%, got {value!r}", param, ctx)
-        return share
-
-
-class MediansGotWorse(SamzapyError):
-    """Raised when a case is slower than its baseline by more than the allowed share."""
+from samzapy.errors import ConfigError, ConfigProblem
 
 
 @click.group()
@@ -41,14 +32,8 @@ def bench() -> None:
 @bench.command()
 @JOB
 @OVERRIDES
-@click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="The runner.")
-@click.option(
-    "--repeat",
-    type=click.IntRange(1, 100),
-    default=1,
-    show_default=True,
-    help="The number of runs, one after the other.",
-)
+@runner_option("local")
+@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Runs, one after the other.")
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
 def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json: bool) -> None:
     """Run a job over its inputs up to their current ends, and report throughput, CPU and memory.
@@ -108,75 +93,28 @@ def events(config: JobConfig, count: int, keys: int, exponent: float, seed: int,
 
 
 @bench.command()
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.properties")
-@click.option("--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file.")
+@click.argument("file", type=FILE, metavar="FILE.properties")
+@OVERRIDES
 @click.option("--only", multiple=True, metavar="TEST", help="Only this test; repeatable.")
-@click.option(
-    "--scale",
-    type=Number(0, 1000, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Factor for all counts.",
-)
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write every figure to this file."
-)
-@click.option(
-    "--compare",
-    "baseline",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Compare with this earlier file of --json.",
-)
-@click.option(
-    "--fail-on", type=_Percent(), default="10%", show_default=True, help="Exit 1 if a median is worse by more."
-)
-def store(
-    file: Path,
-    overrides: tuple[str, ...],
-    only: tuple[str, ...],
-    scale: float,
-    json_file: Path | None,
-    baseline: Path | None,
-    fail_on: float,
-) -> None:
+@click.option("--scale", type=Number(0, 1000, min_open=True), default=1.0, show_default=True, help="Factor for counts.")
+@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write every figure to this file.")
+def store(file: Path, overrides: tuple[str, ...], only: tuple[str, ...], scale: float, json_file: Path | None) -> None:
     """Measure stores: the scenarios of a file.
 
     The sets of one test run in turns, so that other load on the machine falls on all of them alike.
     """
     from samzapy.bench.plan import read_plan
-    from samzapy.bench.report import (
-        CASE_COLUMNS,
-        case_rows,
-        document,
-        only_tests,
-        read_results,
-    )
+    from samzapy.bench.report import CASE_COLUMNS, case_rows, document
     from samzapy.bench.stores import run_plan
 
     plan = read_plan(file, pairs(overrides)).only(only)
-    before = only_tests(read_results(baseline), only) if baseline else None
-    look_at_target(json_file)
+    check_writable(json_file)
     results = run_plan(plan, scale=scale, on_progress=_say)
     table(f"{file.name}: medians of {plan.repeats} repeats", CASE_COLUMNS, case_rows(results))
-    written = document(file.name, plan, scale, results)
     if json_file:
+        written = document(file.name, plan, scale, results)
         json_file.write_text(json_text(written, indent=1) + "\n", encoding="utf-8")
-    if before is not None:
-        _compared(before, written, fail_on)
 
 
 def _say(name: str, repeat: int, repeats: int) -> None:
     click.echo(f"{name}: {f'repeat {repeat} of {repeats}' if repeat else 'preparing'}", err=True)
-
-
-def _compared(before: dict[str, Any], now: dict[str, Any], fail_on: float) -> None:
-    from samzapy.bench.report import COMPARISON_COLUMNS, compare, comparison_rows
-
-    result = compare(before, now, fail_on)
-    if before.get("machine", {}).get("processor") != now["machine"]["processor"]:
-        warn("the baseline was measured on another processor")
-    table("Against the baseline", COMPARISON_COLUMNS, comparison_rows(result))
-    worse = [item.name for item in result if item.worse]
-    if worse:
-        raise MediansGotWorse(f"slower than the baseline by more than {fail_on:.0%}: {', '.join(worse)}")

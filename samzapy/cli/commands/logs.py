@@ -1,53 +1,45 @@
-"""`samzapy logs` and `samzapy status`: look at a job from the machine that runs it."""
+"""`samzapy logs` and `samzapy status`: see a job from the machine that runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
-from samzapy.cli.options import job_file
+from samzapy.cli.output import job_file, json_text, table
 from samzapy.config.job import JobConfig
-
-#: Seconds between two looks for new lines.
-_PACE_S = 0.25
 
 
 @click.command()
 @job_file
 @click.option("--container", metavar="N", help="Only the lines of this container, from its own file if it runs here.")
-@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines, until Ctrl-C.")
-def logs(config: JobConfig, container: str | None, *, follow: bool) -> None:
+def logs(config: JobConfig, container: str | None) -> None:
     """Print the log of a job: the driver's log, with lines of its containers. Without one, print the containers' logs.
 
-    The files are below job.log.dir on the machine that runs the driver or the container.
+    The files are below job.log.dir on the machine that runs the driver or the container. `tail -F` follows one.
     """
     from samzapy.container.supervision.logs import log_folder
     from samzapy.errors import EnvironmentFailure
 
     folder = log_folder(config.supervision.log, config.job_name)
     files = _files(folder, container)
+    of = "" if container is None else f" of container {container}"
     if not files:
-        what = f"no log of container {container}" if container is not None else "no log"
-        raise EnvironmentFailure(f"{folder}: {what}; the job has not run here, or job.log.dir is another folder")
-    own = container is not None and files[0].name == f"container-{container}.log"
-    wanted = (
-        None
-        if container is None or own
-        else (f"[container {container},", f"[container {container}]", f'"container":"{container}"')
-    )
+        raise EnvironmentFailure(f"{folder}: no log{of}; the job has not run here, or job.log.dir is another folder")
+    marks = (f"[container {container},", f"[container {container}]", f'"container":"{container}"')
+    every = container is None or files[0].name == f"container-{container}.log"
     shown = 0
-    with suppress(KeyboardInterrupt):
-        for line in _lines(files, follow=follow):
-            if wanted is None or any(mark in line for mark in wanted):
-                click.echo(line)
-                shown += 1
-        if not shown:
-            of = "" if container is None else f" of container {container}"
-            click.echo(f"{', '.join(map(str, files))}: no lines{of} yet", err=True)
+    for path in (item for file in files for item in _rotated(file)):
+        # A rotation may rename it, or remove it, before it is opened.
+        with suppress(FileNotFoundError):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                if every or any(mark in line for mark in marks):
+                    click.echo(line)
+                    shown += 1
+    if not shown:
+        click.echo(f"{', '.join(map(str, files))}: no lines{of} yet", err=True)
 
 
 def _files(folder: Path, container: str | None) -> list[Path]:
@@ -62,80 +54,11 @@ def _files(folder: Path, container: str | None) -> list[Path]:
     return containers
 
 
-def _lines(files: list[Path], *, follow: bool) -> Iterator[str]:
-    """The lines of the files, rotated ones first, and then new lines as they come."""
-    for path in files:
-        for item in _rotated(path):
-            # The next rotation may rename it, or remove it, before it is opened.
-            with suppress(FileNotFoundError):
-                yield from item.read_text(encoding="utf-8", errors="replace").splitlines()
-    tails = [_Tail(path) for path in files]
-    while True:
-        for tail in tails:
-            yield from tail.new()
-        if not follow:
-            return
-        _wait()
-
-
 def _rotated(path: Path) -> list[Path]:
-    """The rotated files of a log, oldest first; files of other programs beside it, such as `driver.log.1.gz`, are
-    none."""
-    numbered = [
-        (int(number), item) for item in path.parent.glob(f"{path.name}.*") if _is_number(number := item.suffix[1:])
-    ]
-    own = [(number, item) for number, item in numbered if item.name == f"{path.name}.{number}"]
-    return [item for _, item in sorted(own, reverse=True)]
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
-
-def _wait() -> None:
-    from threading import Event
-
-    Event().wait(_PACE_S)
-
-
-class _Tail:
-    """Reads the new lines of one file, and goes on with the next file after a rotation."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: TextIO | None = None
-
-    def new(self) -> Iterator[str]:
-        """The whole lines since the last call."""
-        if self._file is None:
-            with suppress(FileNotFoundError):
-                self._file = self._path.open(encoding="utf-8", errors="replace")
-        if self._file is None:
-            return
-        yield from self._rest(self._file)
-        if self._rotated(self._file):
-            yield from self._rest(self._file)
-            self._file.close()
-            self._file = None
-            yield from self.new()
-
-    @staticmethod
-    def _rest(file: TextIO) -> Iterator[str]:
-        while True:
-            at = file.tell()
-            line = file.readline()
-            if not line.endswith("\n"):
-                file.seek(at)
-                return
-            yield line.rstrip("\n")
-
-    def _rotated(self, file: TextIO) -> bool:
-        import os
-
-        try:
-            return os.fstat(file.fileno()).st_ino != self._path.stat().st_ino
-        except FileNotFoundError:
-            return False
+    """The files of a log, oldest first; files of other programs next to it, such as `driver.log.1.gz`, are none."""
+    numbers = (item.name.removeprefix(f"{path.name}.") for item in path.parent.glob(f"{path.name}.*"))
+    own = sorted((int(number) for number in numbers if number.isascii() and number.isdigit()), reverse=True)
+    return [*(path.with_name(f"{path.name}.{number}") for number in own), path]
 
 
 @click.command()
@@ -144,7 +67,6 @@ class _Tail:
 def status(config: JobConfig, *, as_json: bool) -> None:
     """Show the state of a running job: containers, lag, stalls, the last failure of its code."""
     from samzapy.admin.queries import status_of
-    from samzapy.cli.output import json_text, table
 
     result = status_of(config)
     if as_json:
@@ -154,11 +76,9 @@ def status(config: JobConfig, *, as_json: bool) -> None:
     click.echo(f"{result['job']}: {result['processed']:,} messages, {result['commits']:,} commits{lag}\n")
     containers = result["containers"]
     table("Containers", ("container", "state", "phase", "messages", "lag", "stalled"), map(_container, containers))
-    table(
-        "Partitions",
-        ("container", "partition", "next offset", "end", "lag", "oldest"),
-        [_partition(item["id"], *lag) for item in containers for lag in sorted((item["lags"] or {}).items())],
-    )
+    partitions = [(item["id"], *lag) for item in containers for lag in sorted((item["lags"] or {}).items())]
+    columns = ("container", "partition", "next offset", "end", "lag", "oldest")
+    table("Partitions", columns, (_partition(*partition) for partition in partitions))
     for container in containers:
         _details(container)
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from samzapy.cli.options import answers_by_exit_code, job_file
-from samzapy.cli.output import table
+from samzapy.cli.output import answers_by_exit_code, job_file, table
 
 if TYPE_CHECKING:
     from samzapy.config.job import JobConfig

@@ -7,56 +7,49 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from samzapy.cli.options import JOB, OVERRIDES, pairs
-from samzapy.cli.output import discard, json_text, status_console, warn
+from samzapy.cli.output import (
+    FILE,
+    JOB,
+    OVERRIDES,
+    STRICT,
+    discard,
+    json_text,
+    pairs,
+    runner_option,
+    status_console,
+    warn,
+)
 from samzapy.cli.progress import RunDisplay, summary
-
-
-@dataclass(frozen=True)
-class RunFlags:
-    """The options of `samzapy run` that are not configuration."""
-
-    runner: str = "spark"
-    until_end: bool = False
-    strict: bool = False
-    verbose: bool = False
-    as_json: bool = False
-    master: str | None = None
-    py_files: str | None = None
 
 
 @click.command()
 @JOB
 @OVERRIDES
 @click.option("--master", metavar="URL", help="Spark master (job.spark.master); default local[N], N the containers.")
-@click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="The runner.")
+@runner_option("spark")
 @click.option("--until-end", is_flag=True, help="Stop at the current ends of the inputs.")
 @click.option(
     "--py-files", metavar="A.py,B.zip", help="Code of the job, here and on the executors (job.spark.py.files)."
 )
-@click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
+@STRICT
 @click.option("--verbose", is_flag=True, help="Also show the log of Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as a line of JSON.")
-def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
+def run(job: Path, overrides: tuple[str, ...], master: str | None, py_files: str | None, **flags: Any) -> None:
     """Run a job until it ends or is stopped.
 
     After SIGTERM, Ctrl-C or the end of its terminal (not under nohup) every task commits and stops, and the exit code
     is 0. A second SIGTERM or Ctrl-C ends the job at once. Other exit codes: 1 the job failed, 2 the job file is wrong,
     3 the environment is not ready.
     """
-    flags = RunFlags(**given)
     keys = pairs(overrides)
-    if flags.master is not None:
-        keys["job.spark.master"] = flags.master
-    if flags.py_files is not None:
-        keys["job.spark.py.files"] = flags.py_files
-    restart = run_job(job, keys, flags, os.environ.pop(_AFTER, ""))
+    keys |= {} if master is None else {"job.spark.master": master}
+    keys |= {} if py_files is None else {"job.spark.py.files": py_files}
+    restart = _run(job, keys, os.environ.pop(_AFTER, ""), flags)
     if restart is None:
         return
     os.environ[_AFTER] = restart
@@ -68,7 +61,7 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
 _AFTER = "SAMZAPY_RESTART"
 
 
-def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags, after: str = "") -> str | None:
+def _run(job: Path, overrides: Mapping[str, str], after: str, flags: Mapping[str, Any]) -> str | None:
     """Load, prepare and run the job, and show its progress; prints the outcome on standard output. Returns the id of
     the run, instead of the print, if the job has to start again. `after`: the id of the run before, if it starts
     again."""
@@ -79,25 +72,26 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags, after: str
     from samzapy.runner.launch import checked, launch_once
     from samzapy.runner.local import runner_of
 
-    config, runner, unfit = checked(load_job(job, overrides, strict=flags.strict), lambda: runner_of(flags.runner))
+    config, chosen, unfit = checked(
+        load_job(job, overrides, strict=flags["strict"]), lambda: runner_of(flags["runner"])
+    )
     display = RunDisplay(status_console())
     log = config.supervision.log
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
-    here = flags.runner == "local"
-    file, container = ("container-0", "0") if here else (DRIVER, "")
-    options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
+    file, container = ("container-0", "0") if flags["runner"] == "local" else (DRIVER, "")
+    options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags["verbose"])
 
     @contextmanager
     def shown() -> Iterator[None]:
         with display, process_logging(log, config.job_name, file, container, terminal):
             yield
 
-    outcome = launch_once(config, runner, options, shown(), until_end=flags.until_end, unfit=unfit, after=after)
+    outcome = launch_once(config, chosen, options, shown(), until_end=flags["until_end"], unfit=unfit, after=after)
     if outcome.restart is not None:
         return outcome.restart
-    as_json = {**outcome.status.to_json(), "stopped": outcome.stopped}
+    whole = {**outcome.status.to_json(), "stopped": outcome.stopped}
     try:
-        click.echo(json_text(as_json) if flags.as_json else summary(outcome.status))
+        click.echo(json_text(whole) if flags["as_json"] else summary(outcome.status))
     except OSError as cause:
         if isinstance(cause, BrokenPipeError):
             raise
@@ -115,14 +109,14 @@ _MB = 1_000_000
 @click.option(
     "-r",
     "--requirements",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="A requirements file of pip with the job's own packages. Install them here first.",
 )
 @click.option(
     "--python",
     "interpreter",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="The path of Python on the executors' hosts; default: the path of this Python.",
 )
 def pack(archive: Path, requirements: Path | None, interpreter: Path | None) -> None:

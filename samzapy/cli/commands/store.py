@@ -10,30 +10,31 @@ from contextlib import AbstractContextManager
 from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from samzapy.admin.store_queries import Question, StoreEntries, store_entries
-from samzapy.cli.options import JOB, OVERRIDES, answers_by_exit_code, job_file, pairs
-from samzapy.cli.output import Bars, table, warn
+from samzapy.cli.output import (
+    FILE,
+    JOB,
+    OVERRIDES,
+    TAKE_OVER,
+    Bars,
+    Command,
+    answers_by_exit_code,
+    job_file,
+    pairs,
+    table,
+    wait_for_a_run,
+    warn,
+)
 from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.storage.inspection import Entry
 
 
-class _Bounds(NamedTuple):
-    """The selected keys: by a prefix, or between two bounds; None for no bound."""
-
-    prefix: str | None
-    lower: str | None
-    upper: str | None
-
-
-_FORMATS = click.Choice(["json", "text"])
-
-
-def _question(command: Callable[..., None]) -> Callable[..., None]:
+def _question(command: Command) -> Command:
     """Adds the arguments and options that name a store and where to read it; the command gets them as `question`."""
 
     @job_file
@@ -43,7 +44,7 @@ def _question(command: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option(
         "--local",
-        type=click.Path(path_type=Path),
+        type=FILE,
         metavar="DIR",
         help="Read the files below DIR, a store's or all stores' folder, instead of the changelog.",
     )
@@ -59,32 +60,27 @@ def _question(command: Callable[..., None]) -> Callable[..., None]:
     return with_question
 
 
-def _bounds(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that select keys; the command gets them as `bounds`."""
+#: Selects the entries of a store.
+_Selection = Callable[[StoreEntries], Iterator[Entry]]
 
+
+def _selecting(command: Command) -> Command:
+    """Adds the options that select keys; the command gets the `selected` entries of a store by a call."""
+
+    @click.option("--prefix", metavar="KEY", help="Only keys with this prefix, for string and bytes keys.")
+    @click.option("--from", "lower", metavar="KEY", help="Only keys from this one on, in byte order.")
+    @click.option("--to", "upper", metavar="KEY", help="Only keys before this one, in byte order.")
     @wraps(command)
-    def with_bounds(*args: Any, prefix: str | None, lower: str | None, upper: str | None, **options: Any) -> None:
+    def with_selection(*args: Any, prefix: str | None, lower: str | None, upper: str | None, **options: Any) -> None:
         if prefix is not None and (lower is not None or upper is not None):
             raise click.UsageError("--prefix already defines a range; leave out --from and --to")
-        command(*args, bounds=_Bounds(prefix, lower, upper), **options)
 
-    decorated: Callable[..., None] = with_bounds
-    for option in (
-        click.option("--to", "upper", metavar="KEY", help="Only keys before this one, in byte order."),
-        click.option("--from", "lower", metavar="KEY", help="Only keys from this one on, in byte order."),
-        click.option("--prefix", metavar="KEY", help="Only keys with this prefix, for string and bytes keys."),
-    ):
-        decorated = option(decorated)
-    return decorated
+        def selected(entries: StoreEntries) -> Iterator[Entry]:
+            return entries.of_range(lower, upper) if prefix is None else entries.of_prefix(prefix)
 
+        command(*args, selected=selected, **options)
 
-def _selected(entries: StoreEntries, bounds: _Bounds) -> Iterator[Entry]:
-    if bounds.prefix is None:
-        return entries.of_range(bounds.lower, bounds.upper)
-    if not entries.keeps_prefixes:
-        message = "--prefix needs a key serde that keeps prefixes (string, bytes), the keys of this store are"
-        raise click.UsageError(f"{message} {entries.key_serde_name}")
-    return entries.of_prefix(bounds.prefix)
+    return with_selection
 
 
 def _entries(question: Question) -> AbstractContextManager[StoreEntries]:
@@ -122,25 +118,32 @@ def get(question: Question, keys: tuple[str, ...]) -> None:
 
 @store.command()
 @_question
-@_bounds
+@_selecting
 @click.option("--limit", type=click.IntRange(0), help="Stop after this number of entries.")
-@click.option("--format", "shape", type=_FORMATS, default="json", show_default=True, help="text: key, tab, value.")
-def scan(question: Question, limit: int | None, shape: str, bounds: _Bounds) -> None:
+@click.option(
+    "--format",
+    "shape",
+    type=click.Choice(["json", "text"]),
+    default="json",
+    show_default=True,
+    help="text: key, tab, value.",
+)
+def scan(question: Question, limit: int | None, shape: str, selected: _Selection) -> None:
     """Print entries in key order: a line of JSON each, or key, tab, value."""
     with _entries(question) as entries:
         shown = entries.line if shape == "json" else entries.text
-        for entry in islice(_selected(entries, bounds), limit):
+        for entry in islice(selected(entries), limit):
             sys.stdout.write(shown(entry) + "\n")
 
 
 @store.command()
 @_question
-@_bounds
-def count(question: Question, bounds: _Bounds) -> None:
+@_selecting
+def count(question: Question, selected: _Selection) -> None:
     """Count entries, by changelog partition."""
     counts: dict[int, int] = {}
     with _entries(question) as entries:
-        for entry in _selected(entries, bounds):
+        for entry in selected(entries):
             counts[entry.partition] = counts.get(entry.partition, 0) + 1
     rows = [*sorted(counts.items()), ("all", sum(counts.values()))]
     table(f"Entries of store '{question.store}'", ("partition", "entries"), rows)
@@ -148,24 +151,24 @@ def count(question: Question, bounds: _Bounds) -> None:
 
 @store.command()
 @_question
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@_bounds
+@click.argument("file", type=FILE, metavar="FILE")
+@_selecting
 @click.option("--format", "shape", type=click.Choice(["json", "csv"]), help="Default: csv for *.csv, else json.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-def export(question: Question, file: Path, shape: str | None, *, overwrite: bool, bounds: _Bounds) -> None:
+def export(question: Question, file: Path, shape: str | None, *, overwrite: bool, selected: _Selection) -> None:
     """Write entries to FILE, as lines of JSON or as CSV with a heading. The file appears when it is complete."""
     if file.exists() and not overwrite:
         raise EnvironmentFailure(f"{file}: exists already; --overwrite replaces it")
     kind = shape or ("csv" if file.suffix.lower() == ".csv" else "json")
     with _entries(question) as entries:
-        written = entries.export(_selected(entries, bounds), file, kind)
+        written = entries.export(selected(entries), file, kind)
     click.echo(f"wrote {written:,} entries to {file}", err=True)
 
 
 @store.command()
 @job_file
 @click.argument("store", metavar="STORE")
-@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("directory", type=FILE, metavar="DIR")
 @click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only this task's part; repeatable.")
 def rebuild(config: JobConfig, store: str, directory: Path, tasks: tuple[str, ...]) -> None:
     """Restore a local store from its changelog into DIR, as a start of the job would.
@@ -218,18 +221,8 @@ def adopt(config: JobConfig, stores: tuple[str, ...], *, take_over: bool) -> Non
     "--convert", default="", metavar="MODULE:FUNCTION", help="A function from key and value to the new key and value."
 )
 @click.option("--overwrite", is_flag=True, help="Replace the entries that the new changelog has already.")
-@click.option("--take-over", is_flag=True, help="Force an unseen run on another machine to let go.")
-def copy(
-    job: Path,
-    store: str,
-    overrides: tuple[str, ...],
-    to: str,
-    changes: tuple[str, ...],
-    convert: str,
-    *,
-    overwrite: bool,
-    take_over: bool,
-) -> None:
+@TAKE_OVER
+def copy(job: Path, store: str, overrides: tuple[str, ...], to: str, changes: tuple[str, ...], **how: Any) -> None:
     """Copy STORE to a new changelog, with other serdes, classes or entries. The job must not be running.
 
     The copy runs on the job's Spark (job.spark.master), by default on this machine. Without --convert each key and
@@ -237,20 +230,14 @@ def copy(
     (key, value), or None to leave the entry out; entries stay in their partition. Until the copy is complete the job
     uses the old changelog; then its job file has to name the new one, with the keys that this command prints.
     """
-    from threading import Event
-
     from samzapy.config.loader import load_job
     from samzapy.dataframe.copying import StoreCopy, copied_keys, copy_on_spark
     from samzapy.failpoints import arm_from_environment
 
-    def wait(seconds: float) -> None:
-        click.echo(f"waiting {seconds:g} s for a run elsewhere to let go", err=True)
-        Event().wait(seconds)
-
     arm_from_environment(os.environ)
     keys = copied_keys(store, to, pairs(changes, "--set"))
     now, target = load_job(job, pairs(overrides)), load_job(job, {**pairs(overrides), **keys})
-    request = StoreCopy(now, target, store, convert, overwrite, take_over)
-    written = copy_on_spark(request, wait)
+    request = StoreCopy(now, target, store, **how)
+    written = copy_on_spark(request, wait_for_a_run)
     click.echo(f"copied {written.records:,} entries of store '{store}' to {to}")
     warn(f"set {', '.join(f'{key}={value}' for key, value in keys.items())} in the job file before its next start")

@@ -1,27 +1,23 @@
-"""`samzapy topic`: create, list, describe, read and write streams of any system.
-
-The system is one of a job file, or one that options describe.
-"""
+"""`samzapy topic`: streams of any system, of a job file or that options describe; `samzapy kafka`: a development
+broker."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import wraps
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import click
 
 from samzapy.admin.streams import Literal, Range, Record, records, stream_admin, stream_producer
-from samzapy.api.stream import SystemStream
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemSettings
-from samzapy.cli.options import OVERRIDES, pairs
-from samzapy.cli.output import table
+from samzapy.cli.output import FILE, OVERRIDES, Command, pairs, table
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import as_read, load_job
 from samzapy.config.reading.keys import Reader
@@ -32,44 +28,32 @@ from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, Serde
 _DEVELOPMENT_BROKER = "127.0.0.1:9092"
 
 
-@dataclass(frozen=True)
-class Addressing:
-    """The options that locate streams: by a job file, or by a description of the system."""
+class Systems(NamedTuple):
+    """The systems of a job file, or one that options describe."""
 
-    job: Path | None
-    kind: str | None
+    config: JobConfig | None
     path: str | None
     bootstrap: str | None
-    overrides: tuple[str, ...] = ()
 
-    def config(self) -> JobConfig | None:
-        """The job, if one was named."""
-        if self.job is None:
-            if self.overrides:
-                raise click.UsageError("--config overrides keys of a job file: name it with --job")
-            return None
-        if self.kind or self.path or self.bootstrap:
-            raise click.UsageError("--job says where the systems are; leave out --system, --path and --bootstrap")
-        return load_job(self.job, pairs(self.overrides))
-
-    def settings(self, system: str, config: JobConfig | None) -> SystemSettings:
-        """The settings of the system called `system`. Raises ConfigError if the job has no such system."""
-        if config is None:
+    def settings(self, system: str, stream: SystemStream | None = None) -> SystemSettings:
+        """The settings of the system called `system`, as the job reads the `stream`. Raises ConfigError if the job has
+        no such system."""
+        if self.config is None:
             return self._described(system)
+        config = self.config if stream is None else as_read(self.config, stream)
         result = config.systems.get(system)
         if result is None:
-            known = ", ".join(config.systems)
-            raise ConfigError([ConfigProblem("address", system, f"the job's systems are {known}")])
+            raise ConfigError([ConfigProblem("address", system, f"the job's systems are {', '.join(config.systems)}")])
         return result
 
     def _described(self, system: str) -> SystemSettings:
-        kind = self.kind or ("kafka" if self.bootstrap or (system == "kafka" and not self.path) else "local")
-        if (kind != "local" and self.path) or (kind != "kafka" and self.bootstrap):
+        if self.path and self.bootstrap:
             raise click.UsageError("--path is for a local system, --bootstrap for kafka")
-        keys = {f"systems.{system}.samza.factory": kind}
+        on_kafka = self.bootstrap or (system == "kafka" and not self.path)
+        keys = {f"systems.{system}.samza.factory": "kafka" if on_kafka else "local"}
         if self.path:
             keys[f"systems.{system}.path"] = self.path
-        if kind == "kafka":
+        if on_kafka:
             for client in ("consumer", "producer"):
                 keys[f"systems.{system}.{client}.bootstrap.servers"] = self.bootstrap or _DEVELOPMENT_BROKER
         reader = Reader(keys)
@@ -79,30 +63,33 @@ class Addressing:
         return systems[system]
 
 
-def addressed(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options of `Addressing`, which the command gets as `where`."""
+def _addressed(command: Command) -> Command:
+    """Adds the options that locate streams; the command gets the `systems`."""
 
-    @click.option("--job", type=click.Path(path_type=Path), metavar="FILE", help="A job file with the system.")
+    @click.option("--job", type=FILE, metavar="FILE", help="A job file with the system.")
     @OVERRIDES
-    @click.option("--system", "kind", type=click.Choice(["local", "kafka"]), help="The kind of system.")
     @click.option("--path", metavar="FILE", help="A local system's file; default .samzapy/local.db.")
     @click.option("--bootstrap", metavar="HOST:PORT", help=f"A Kafka broker; default {_DEVELOPMENT_BROKER}.")
     @wraps(command)
-    def with_where(
+    def with_systems(
         *args: Any,
         job: Path | None,
-        kind: str | None,
+        overrides: tuple[str, ...],
         path: str | None,
         bootstrap: str | None,
-        overrides: tuple[str, ...],
         **options: Any,
     ) -> None:
-        command(*args, where=Addressing(job, kind, path, bootstrap, overrides), **options)
+        if job is None and overrides:
+            raise click.UsageError("--config overrides keys of a job file: name it with --job")
+        if job is not None and (path or bootstrap):
+            raise click.UsageError("--job says where the systems are; leave out --path and --bootstrap")
+        config = None if job is None else load_job(job, pairs(overrides))
+        command(*args, systems=Systems(config, path, bootstrap), **options)
 
-    return with_where
+    return with_systems
 
 
-def stream_address(text: str) -> SystemStream:
+def _address(text: str) -> SystemStream:
     """`system.stream`. Raises click's error for anything else."""
     try:
         return SystemStream.parse(text)
@@ -126,27 +113,22 @@ def topic() -> None:
 
 
 @topic.command()
-@addressed
+@_addressed
 @click.argument("address")
 @click.option("--partitions", type=click.IntRange(1, 100_000), required=True, help="The number of partitions.")
 @click.option(
     "--topic-config", "texts", multiple=True, metavar="KEY=VALUE", help="A topic setting, e.g. cleanup.policy=compact."
 )
-@click.option(
-    "--replication-factor",
-    type=click.IntRange(1, 32_767),
-    help="The number of copies; default: the job's, else the system's.",
-)
+@click.option("--replication-factor", type=click.IntRange(1, 32_767), help="Copies; default: the job's or system's.")
 def create(
-    address: str, where: Addressing, partitions: int, texts: tuple[str, ...], replication_factor: int | None
+    address: str, systems: Systems, partitions: int, texts: tuple[str, ...], replication_factor: int | None
 ) -> None:
     """Create a stream. An existing stream is an error, and stays unchanged.
 
     With --job the stream gets the topic settings of the job file; --topic-config overrides them.
     """
-    stream = stream_address(address)
-    config = where.config()
-    settings = where.settings(stream.system, config and as_read(config, stream))
+    stream = _address(address)
+    settings = systems.settings(stream.system, stream)
     spec = new_stream(settings, stream.stream, partitions, pairs(texts, "--topic-config"), replication_factor)
     with stream_admin(settings) as admin:
         if not admin.create(spec):
@@ -155,15 +137,15 @@ def create(
 
 
 @topic.command("list")
-@addressed
+@_addressed
 @click.argument("system", required=False)
-def list_streams(system: str | None, where: Addressing) -> None:
+def list_streams(system: str | None, systems: Systems) -> None:
     """List the streams of SYSTEM. Without SYSTEM, list those of all systems of the job, or of the local system."""
-    config = where.config()
-    named = [system] if system else list(config.systems) if config else ["kafka" if where.bootstrap else "local"]
+    usual = list(systems.config.systems) if systems.config else ["kafka" if systems.bootstrap else "local"]
+    named = [system] if system else usual
     rows = []
     for name in named:
-        with stream_admin(where.settings(name, config)) as admin:
+        with stream_admin(systems.settings(name)) as admin:
             for stream in admin.list_streams():
                 description = admin.describe(stream)
                 if description is not None:
@@ -173,14 +155,12 @@ def list_streams(system: str | None, where: Addressing) -> None:
 
 
 @topic.command()
-@addressed
+@_addressed
 @click.argument("address")
-def describe(address: str, where: Addressing) -> None:
+def describe(address: str, systems: Systems) -> None:
     """Show a stream's partitions with their offsets, and its configuration."""
-    from samzapy.api.stream import SystemStreamPartition
-
-    stream = stream_address(address)
-    with stream_admin(where.settings(stream.system, where.config())) as admin:
+    stream = _address(address)
+    with stream_admin(systems.settings(stream.system)) as admin:
         result = admin.describe(stream.stream)
         if result is None:
             raise UnknownStream(*stream)
@@ -195,7 +175,7 @@ def describe(address: str, where: Addressing) -> None:
 
 
 @topic.command()
-@addressed
+@_addressed
 @click.argument("address")
 @click.option("--from", "start", default="oldest", show_default=True, help="oldest, newest, upcoming or an offset.")
 @click.option(
@@ -206,15 +186,14 @@ def describe(address: str, where: Addressing) -> None:
 @click.option("--format", "shape", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @_key_serde
 @_msg_serde
-def read(address: str, where: Addressing, most: int | None, shape: str, **options: Any) -> None:
+def read(address: str, systems: Systems, most: int | None, shape: str, **options: Any) -> None:
     """Print a stream's records up to its current end. A line is JSON, or key, tab, message."""
     from samzapy.admin.streams import as_text
     from samzapy.serializers import as_json
 
-    stream = stream_address(address)
-    config = where.config()
-    settings = where.settings(stream.system, config)
-    keys, messages = _literals(config, stream, options["key_serde"], options["msg_serde"])
+    stream = _address(address)
+    settings = systems.settings(stream.system)
+    keys, messages = _literals(systems.config, stream, options["key_serde"], options["msg_serde"])
     what = Range(options["start"], options["partitions"], options["follow"])
 
     def line(record: Record) -> str:
@@ -234,22 +213,21 @@ def read(address: str, where: Addressing, most: int | None, shape: str, **option
 
 
 @topic.command()
-@addressed
+@_addressed
 @click.argument("address")
 @click.option("--key", help="The key of every message. Each line is then a whole message.")
 @click.option("--partition", type=click.IntRange(0), help="The partition; default: by the key's hash.")
 @click.option("--null", metavar="TEXT", help="A message with exactly this text becomes a null (a deletion).")
 @_key_serde
 @_msg_serde
-def write(address: str, where: Addressing, **options: Any) -> None:
+def write(address: str, systems: Systems, **options: Any) -> None:
     """Write the lines of standard input. A line is key, tab, message. A line without a tab is a message without a
     key."""
     from samzapy.api.system import OutgoingRecord
 
-    stream = stream_address(address)
-    config = where.config()
-    settings = where.settings(stream.system, config)
-    keys, messages = _literals(config, stream, options["key_serde"], options["msg_serde"])
+    stream = _address(address)
+    settings = systems.settings(stream.system)
+    keys, messages = _literals(systems.config, stream, options["key_serde"], options["msg_serde"])
 
     def outgoing(number: int, line: bytes) -> OutgoingRecord:
         place = f"line {number}"
@@ -322,3 +300,59 @@ def _split(line: str, key: str | None) -> tuple[str | None, str]:
         return key, line
     first, tab, rest = line.partition("\t")
     return (first, rest) if tab else (None, line)
+
+
+_folder = click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".samzapy/kafka"),
+    show_default=True,
+    help="The folder of the broker's data and log.",
+)
+
+
+@click.group()
+def kafka() -> None:
+    """Start and stop a real Kafka on this machine, for development: one node, loopback only.
+
+    The command downloads its jars from Maven Central, and verifies them before they run.
+    """
+
+
+@kafka.command()
+@_folder
+@click.option("--port", type=click.IntRange(1, 65535), default=9092, show_default=True, help="The port on 127.0.0.1.")
+@click.option(
+    "--version",
+    envvar="SAMZAPY_KAFKA_VERSION",
+    help="Kafka's version, 4.1.0 by default: 3.9, 4.0, 4.1, 4.4, or one in full. Data of a newer version are not for an older one.",
+)
+def start(folder: Path, port: int, version: str | None) -> None:
+    """Start the broker, unless it is already running, and print its address."""
+    from samzapy.devkafka import start as start_broker
+
+    click.echo(f"Kafka answers at {start_broker(folder, port, version)}; its data and log are in {folder}")
+
+
+@kafka.command()
+@_folder
+def stop(folder: Path) -> None:
+    """Stop the broker. Its data stays."""
+    from samzapy.devkafka import stop as stop_broker
+
+    click.echo("stopped" if stop_broker(folder) else f"no broker runs in {folder}")
+
+
+@kafka.command()
+@_folder
+@click.pass_context
+def status(ctx: click.Context, folder: Path) -> None:
+    """Print the broker's address. The exit code is 3 if the broker does not run."""
+    from samzapy.devkafka import status as status_of_broker
+
+    running = status_of_broker(folder)
+    if running is None:
+        click.echo(f"no broker runs in {folder}")
+        ctx.exit(3)
+    kafka_version = f"Kafka {running.version}".strip()
+    click.echo(f"{kafka_version} answers at {running.bootstrap} (process {running.pid})")

@@ -9,18 +9,16 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, final
+from types import FrameType
+from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from samzapy.cli.options import Number, look_at_target, pairs
-from samzapy.cli.output import QuietProgress, json_text, line_on, status_console, table
+from samzapy.cli.output import FILE, OVERRIDES, Number, check_writable, json_text, pairs, table
 from samzapy.config.reading.properties import Masked
 from samzapy.config.task import Guarantee
 from samzapy.devkafka import DevBroker
@@ -30,7 +28,6 @@ from samzapy.verify.scenario import Listener, Scenario
 from samzapy.verify.target import CONTAINERS, PARTITIONS, Target
 from samzapy.verify.workload import TASKS
 
-_NAME = ("samzapy", "verify")
 _MOST_SEEDS = 1_000_000
 #: A reference to an environment variable is no secret itself, even for a secret key.
 _VARIABLE = re.compile(r"\$\{env:[^}]*\}")
@@ -64,13 +61,14 @@ class Verification:
         folder = (place / f"samzapy-verify-{secrets.token_hex(4)}").absolute()
         wanted = self._wanted(folder)
         scenarios = self._scenarios(wanted)
-        look_at_target(self.as_json)
-        click.echo(f"seed {seed}; again with: {self._command(seed)}", err=True)
+        check_writable(self.as_json)
+        click.echo(f"seed {seed}; again with: {self._command(seed=seed)}", err=True)
         for line in wanted.limits():
             click.echo(f"note: {line}", err=True)
         folder.mkdir(mode=0o700, parents=True)
         rows: list[Row] = []
-        with _terminated_in_order(), _started(wanted, folder) as target, _Display() as display:
+        display = _Lines()
+        with _terminated_in_order(), _started(wanted, folder) as target:
             for number, plan in enumerate(self._plans(scenarios, seed), 1):
                 display.begin(plan)
                 own = folder / f"{number:03d}-{plan.scenario}-{plan.guarantee.value}"
@@ -117,32 +115,25 @@ class Verification:
         for guarantee in chosen or [Guarantee.EXACTLY_ONCE]:
             yield from plans(guarantee, self.events, self.kills, scenarios, seed)
 
-    def _command(self, seed: int) -> str:
-        named = {"guarantee": self.guarantees, "scenario": self.scenarios}
-        parts = [part for name, values in named.items() for value in values for part in (f"--{name}", value)]
-        amount = ["--events", str(self.events), "--kills", str(self.kills)]
-        parts += amount if self.soak is None else ["--soak", f"{self.soak:g}"]
-        return shlex.join([*_NAME, *parts, "--seed", str(seed), *self._where()])
+    def _command(self, **changed: Any) -> str:
+        """The command line that repeats this one, with these options changed, and secrets masked: a CI system keeps the
+        output."""
+        values = {**vars(self), "overrides": tuple(self._shown_keys()), **changed}
+        parts = []
+        for option in verify.params:
+            value = values[str(option.name)]
+            if value is not None and value != option.default:
+                given = value if isinstance(value, tuple) else (value,)
+                parts += [part for item in given for part in (option.opts[0], str(item))]
+        return shlex.join(["samzapy", "verify", *parts])
 
     def _keys(self) -> dict[str, str]:
         """The keys that the command line adds to the verified job."""
         chosen = {"task.class": TASKS[self.task]} if self.task != "message" else {}
         return {**chosen, **pairs(self.overrides)}
 
-    def _where(self) -> list[str]:
-        """The options that say where to run."""
-        where = ["--system", self.system, "--master", self.master]
-        where += ["--bootstrap", self.bootstrap] if self.bootstrap is not None else []
-        for name, count, usual in (
-            ("containers", self.containers, CONTAINERS),
-            ("partitions", self.partitions, PARTITIONS),
-        ):
-            where += [f"--{name}", str(count)] if count != usual else []
-        where += ["--task", self.task] if self.task != "message" else []
-        return [*where, *(part for pair in self._shown_keys() for part in ("--config", pair))]
-
     def _shown_keys(self) -> Iterator[str]:
-        """The overrides for the printed command, with secrets masked, because a CI system keeps the output."""
+        """The overrides for the printed command."""
         given = Masked(pairs(self.overrides))
         for key, masked in given.shown().items():
             yield f"{key}={given[key] if _VARIABLE.fullmatch(given[key]) else masked}"
@@ -160,46 +151,29 @@ class Verification:
             click.echo(line)
         for row in rows:
             if not row.kept:
-                click.echo(f"{row.plan}, again: {shlex.join([*_NAME, *row.plan.options, *self._where()])}")
+                plan = row.plan
+                named = {"guarantees": (plan.guarantee.value,), "scenarios": (plan.scenario,), "soak": None}
+                again = self._command(**named, events=plan.events, kills=plan.faults, seed=plan.seed)
+                click.echo(f"{plan}, again: {again}")
 
 
-@final
-class _Display(Listener):
-    """Shows the current scenario on standard error: a bar on a terminal, lines elsewhere."""
-
-    def __init__(self) -> None:
-        self._console = status_console()
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        shown = self._console.is_terminal
-        self._progress = QuietProgress(
-            *columns, TimeElapsedColumn(), console=self._console, transient=True, disable=not shown
-        )
-        self._bar = self._progress.add_task("starting")
-
-    def __enter__(self) -> _Display:
-        self._progress.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._progress.stop()
+class _Lines(Listener):
+    """Prints the events of the current scenario on standard error."""
 
     def begin(self, plan: Plan) -> None:
         """A scenario starts."""
-        self._progress.reset(self._bar, total=plan.events, description=str(plan))
+        click.echo(f"{plan}: {plan.events:,} events, {plan.faults:,} faults", err=True)
 
     def written(self, plan: Plan, events: int) -> None:
-        """Move the bar."""
-        self._progress.update(self._bar, completed=events)
+        """Nothing is shown."""
 
     def happened(self, plan: Plan, line: str) -> None:
-        """Show the line beside the bar, or print it."""
-        self._progress.update(self._bar, description=f"{plan}: {line}")
-        if not self._console.is_terminal:
-            line_on(self._console, f"{plan}: {line}")
+        """Print the line."""
+        click.echo(f"{plan}: {line}", err=True)
 
     def end(self, row: Row) -> None:
         """A scenario has ended."""
-        line_on(self._console, f"{row.plan}: {'kept' if row.kept else 'BROKEN'} in {row.seconds:.0f} s")
+        click.echo(f"{row.plan}: {'kept' if row.kept else 'BROKEN'} in {row.seconds:.0f} s", err=True)
 
 
 @contextmanager
@@ -235,56 +209,26 @@ def _terminated_in_order() -> Iterator[None]:
 _GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-once")
 
 
+def _count(name: str, least: int, default: int, text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(name, type=click.IntRange(least), default=default, show_default=True, help=text)
+
+
 @click.command()
-@click.option(
-    "--guarantee", "-g", "guarantees", multiple=True, type=click.Choice(_GUARANTEES), help="The guarantee; repeatable."
-)
-@click.option(
-    "--events",
-    type=click.IntRange(100),
-    default=200_000,
-    show_default=True,
-    help="The number of events, in all scenarios.",
-)
-@click.option(
-    "--kills", type=click.IntRange(1), default=20, show_default=True, help="The number of faults, in all scenarios."
-)
+@click.option("--guarantee", "-g", "guarantees", multiple=True, type=click.Choice(_GUARANTEES), help="Repeatable.")
+@_count("--events", 100, 200_000, "The number of events, in all scenarios.")
+@_count("--kills", 1, 20, "The number of faults, in all scenarios.")
 @click.option("--system", type=click.Choice(["kafka", "local"]), default="kafka", show_default=True, help="The system.")
-@click.option(
-    "--bootstrap", metavar="HOST:PORT", help="A running Kafka, which the command does not restart. Default: start one."
-)
+@click.option("--bootstrap", metavar="HOST:PORT", help="A running Kafka, which is not restarted. Default: start one.")
 @click.option("--master", metavar="URL", default="local-cluster[2,1,1024]", show_default=True, help="Spark's master.")
-@click.option(
-    "--containers",
-    type=click.IntRange(1),
-    default=2,
-    show_default=True,
-    help="The number of containers, limited by the slots.",
-)
-@click.option(
-    "--partitions",
-    type=click.IntRange(1),
-    default=4,
-    show_default=True,
-    help="The number of partitions of the input, and so of tasks.",
-)
-@click.option(
-    "--scenario", "scenarios", multiple=True, metavar="NAME", help="Only these scenarios; default: all possible ones."
-)
+@_count("--containers", 1, CONTAINERS, "The number of containers, limited by the slots.")
+@_count("--partitions", 1, PARTITIONS, "The number of partitions of the input, and so of tasks.")
+@click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Repeatable; default: all possible ones.")
 @click.option("--seed", type=click.IntRange(0), help="The seed of events, faults and their times; default: a new one.")
 @click.option("--soak", type=Number(1), metavar="SECONDS", help="Run random scenarios for this time.")
-@click.option(
-    "--task", type=click.Choice(["message", "batch"]), default="message", show_default=True, help="The kind of task."
-)
-@click.option("--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Add a key to the job file.")
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the command makes its folder of logs and state; default: among temporary files.",
-)
-@click.option(
-    "--json", "as_json", type=click.Path(path_type=Path, dir_okay=False), help="Also write the rows to this file."
-)
+@click.option("--task", type=click.Choice(["message", "batch"]), default="message", show_default=True, help="Its kind.")
+@OVERRIDES
+@click.option("--folder", type=FILE, help="The parent of the folder of logs and state; default: temporary files.")
+@click.option("--json", "as_json", type=FILE, help="Also write the rows to this file.")
 def verify(**given: Any) -> None:
     """Run a job with known results, kill, pause and disconnect it meanwhile, and check its results.
 

@@ -5,7 +5,6 @@ import pytest
 from click.testing import CliRunner
 
 from samzapy.bench.plan import read_plan
-from samzapy.bench.report import compare
 from samzapy.bench.scenarios import SCENARIOS, Material, Parameters, Stopwatch
 from samzapy.bench.stores import run_plan
 from samzapy.cli.main import cli
@@ -120,22 +119,6 @@ def test_a_slip_in_the_file_is_named(given, told):
         measured(keys("fillseq") | given)
 
 
-def test_a_median_is_worse_when_it_shrank_by_more_than_is_allowed():
-    before = run_of(case("a", 100.0), case("b", 100.0), case("c", 100.0))
-    found = compare(before, run_of(case("a", 89.9), case("b", 90.1), case("c", 300.0)), 0.1)
-    assert [(each.name, each.worse) for each in found] == [("a", True), ("b", False), ("c", False)]
-
-
-def test_only_like_is_compared_with_like():
-    before = run_of(case("gone", 100.0), case("other", 100.0))
-    found = compare(before, run_of(case("other", 1.0, parameters={"count": 6}), case("new", 1.0)), 0.1)
-    assert [(each.name, each.worse, each.remark) for each in found] == [
-        ("gone", False, "not run now"),
-        ("other", False, "other parameters"),
-        ("new", False, "new"),
-    ]
-
-
 @pytest.fixture
 def samzapy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -170,26 +153,6 @@ def test_only_the_named_test_runs(samzapy):
     assert code == 0
     assert "fillseq" not in output
     assert samzapy("--only", "fill")[0] == 2
-
-
-@pytest.mark.slow
-def test_the_command_fails_when_a_median_got_worse(samzapy, tmp_path):
-    assert samzapy("--json", "r.json")[0] == 0
-    baseline = json.loads((tmp_path / "r.json").read_text())
-    for rate, expected in ((1e-6, 0), (1e12, 1)):
-        for each in baseline["results"]:
-            each["median_ops_per_s"] = rate
-        (tmp_path / "before.json").write_text(json.dumps(baseline))
-        code, output, told = samzapy("--compare", "before.json", "--fail-on", "10%")
-        assert (code, "WORSE" in output) == (expected, bool(expected))
-    assert "slower than the baseline by more than 10%: fillseq/set-1, readrandom/set-1" in told
-
-
-def test_a_baseline_that_is_none_is_refused_before_anything_runs(samzapy, tmp_path):
-    (tmp_path / "before.json").write_text("[]")
-    code, output, told = samzapy("--compare", "before.json")
-    assert (code, output) == (2, "")
-    assert "--compare: expected what --json wrote" in told
 
 
 def test_a_file_that_cannot_be_written_is_reported_before_anything_runs(samzapy):

@@ -50,7 +50,6 @@ def test_on_a_terminal_there_are_bars_for_restores_and_for_the_way_to_the_end():
     assert "10/100" in told
     told = shown(status(remaining=80), status(remaining=20, processed=60), terminal=True)
     assert "60/80" in told
-    assert "left" in told
 
 
 def test_another_attempt_is_told():

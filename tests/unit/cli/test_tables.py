@@ -26,16 +26,6 @@ def test_blank_columns_have_no_heading(capsys):
     assert capsys.readouterr().out == "Job\n  a  b\n\n"
 
 
-def test_on_a_terminal_there_is_a_frame_and_markup_stays_text(capsys, monkeypatch):
-    import sys
-
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    table("Streams", ("stream",), [("[red]y",)])
-    output = capsys.readouterr().out
-    assert "[red]y" in output
-    assert "│" in output or "┃" in output
-
-
 def test_a_warning_is_a_line_on_standard_error(capsys):
     warn("odd")
     assert capsys.readouterr().err == "warning: odd\n"

@@ -12,6 +12,7 @@ from jobs.page_view_job import page_view_job
 
 import samzapy
 from samzapy import StreamTask
+from samzapy.cli import submission
 from samzapy.cli.main import cli
 from samzapy.errors import ConfigError, TaskFailed, UnknownStream
 
@@ -67,16 +68,18 @@ def test_keys_and_a_class_that_no_module_has_make_a_job():
     assert sorted(seen) == sorted(page.encode() for page in PAGES)
 
 
-def test_keywords_are_keys_with_underscores_for_dots():
-    with samzapy.submit("job.properties", runner="local", task_commit_ms=1234, job_log_level="warning") as running:
-        assert running._config.task.commit_ms == 1234
-        assert running._config.resolved["job.log.level"] == "warning"
-
-
-def test_a_name_with_a_dot_is_a_key_as_it_is():
+def test_keywords_are_keys_with_underscores_for_dots_and_a_name_with_a_dot_is_a_key(monkeypatch):
+    seen = []
+    monkeypatch.setattr(submission, "launch", lambda config, *_, **options: seen.append(config))
     given = {"job.non-logged.store.base.dir": Path("other_place"), "job.page.port": 0}
-    with samzapy.submit("job.properties", runner="local", **given) as running:
-        assert running._config.non_logged_store_base_dir == Path("other_place")
+    with (
+        pytest.raises(AssertionError),
+        samzapy.submit("job.properties", runner="local", task_commit_ms=1234, job_log_level="warning", **given),
+    ):
+        pass
+    assert seen[0].task.commit_ms == 1234
+    assert seen[0].resolved["job.log.level"] == "warning"
+    assert seen[0].non_logged_store_base_dir == Path("other_place")
 
 
 def test_every_problem_of_a_job_is_in_one_exception_and_nothing_ends_the_process():

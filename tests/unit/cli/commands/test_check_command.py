@@ -56,7 +56,7 @@ def test_the_job_and_its_model_are_shown(samzapy, job):
     samzapy("topic", "create", "local.in", "--partitions", "3")
     code, output, errors = samzapy("check", job)
     assert (code, errors) == (0, "")
-    assert "task class        tasks_of_check:Idle\n" in output
+    assert "task class     tasks_of_check:Idle\n" in output
     assert "Job model (3 tasks in 2 containers)" in output
     assert "  0          Partition 2  local.in[2]\n" in output
     assert "hunter2" not in output
@@ -64,10 +64,10 @@ def test_the_job_and_its_model_are_shown(samzapy, job):
 
 def test_the_memory_for_caches_and_the_stores_that_share_it_are_shown(samzapy, job):
     _, output, _ = samzapy("check", job, "--offline", "--config", "container.cache.max.bytes=134217728")
-    assert "object caches     128 MiB a container, shared by s\n" in output
+    assert "object caches  128 MiB a container, shared by s\n" in output
     assert "local.s-changes  shared\n" in output
     _, output, _ = samzapy("check", job, "--offline", "--config", "stores.s.object.cache.size=1000")
-    assert "object caches     none by bytes\n" in output
+    assert "object caches  none by bytes\n" in output
     assert "local.s-changes  1,000 objects\n" in output
 
 
@@ -156,8 +156,8 @@ def test_the_streams_that_match_a_regular_expression_are_shown_with_those_left_o
     options = [part for key in letters for part in ("--config", key)]
     code, output, errors = samzapy("check", job, *BY_PATTERN, *options)
     assert (code, errors) == (0, "")
-    assert "inputs            local.in.*\n" in output
-    assert "new inputs        at a start\n" in output
+    assert "inputs         local.in.*\n" in output
+    assert "new inputs     at a start\n" in output
     assert "  local.in.*  local.in-eu       input\n" in output
     assert "  local.in.*  local.in-us       input\n" in output
     assert "local.in-letters  left out: task.dead.letter.stream names it\n" in output
@@ -171,7 +171,7 @@ def test_a_regular_expression_that_matches_nothing_is_a_problem_unless_the_job_l
     assert "task.inputs: matches no stream of system 'local' now; create one first" in errors
     code, output, errors = samzapy("check", job, *BY_PATTERN, "--config", "job.inputs.refresh.ms=30s")
     assert code == 0
-    assert "new inputs        at a start, and every 30,000 ms\n" in output
+    assert "new inputs     at a start, and every 30,000 ms\n" in output
     assert "the job model is left out: the job waits until a stream matches local.in.*" in errors
 
 
@@ -240,7 +240,7 @@ def test_a_master_with_too_few_slots_is_refused(samzapy, job):
 
 def test_the_shown_master_has_the_cores_that_spark_counts_for_the_containers(samzapy, job):
     _, output, _ = samzapy("check", job, "--offline", "--config", "job.spark.conf.spark.task.cpus=2")
-    assert "Spark master      local[4]\n" in output
+    assert "Spark master   local[4]\n" in output
 
 
 def test_sparks_own_defaults_count_as_in_a_run(samzapy, job, tmp_path, monkeypatch):

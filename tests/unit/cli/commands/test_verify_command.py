@@ -44,7 +44,7 @@ def test_what_cannot_be_verified_here_is_refused_with_exit_code_2(samzapy, tmp_p
 def test_the_command_that_repeats_a_run_has_no_secrets():
     keys = ["systems.kafka.producer.sasl.password=hunter2", "x.password=${env:PASSWORD}", "task.commit.ms=50"]
     given = cli.get_command(None, "verify").make_context("verify", [part for key in keys for part in ("-c", key)])
-    command = Verification(**given.params)._command(7)
+    command = Verification(**given.params)._command(seed=7)
     assert "hunter2" not in command
     assert "--config 'x.password=${env:PASSWORD}' --config task.commit.ms=50" in command
 
