@@ -12,7 +12,6 @@ from math import inf
 from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Row
 from pyspark.sql import types as sql
 from pyspark.sql.functions import udf
 
@@ -254,7 +253,7 @@ def parse_schema(what: str, requested: str | sql.DataType | None) -> sql.DataTyp
         return requested
     try:
         # `DataType.fromDDL` is newer than Spark 3.5, and reads the text in this way.
-        return udf(plain_object, requested).returnType
+        return udf(_plain_value, requested).returnType
     except PySparkException as cause:
         reason = " ".join(str(cause).split())[:200]
         problem = f"expected a StructType, another DataType, or DDL like 'a int, b array<string>' ({reason})"
@@ -311,51 +310,38 @@ def written(what: str, serde: Serde, given: sql.DataType) -> Callable[[Any], Any
     if not isinstance(given, plain.accepted):
         allowed = " or ".join(kind().simpleString() for kind in plain.accepted)
         raise ConfigError([ConfigProblem(what, given.simpleString(), f"must be {allowed} for its serde")])
-    return uuid.UUID if plain.serde is UUIDSerde else plain_object
+    return uuid.UUID if plain.serde is UUIDSerde else _plain_value
 
 
 def _object_of(given: sql.DataType) -> Conversion:
-    """The function from the values of a column to plain objects. Spark gives the instants of `timestamp` as times of
-    this machine, without a zone: they become times of UTC, so that a reader elsewhere finds the same instants."""
-    if isinstance(given, sql.TimestampType):
-        return _in_utc
+    """The function from the values of a column to plain objects: dicts, lists and bytes. Spark gives the instants of
+    `timestamp` as times of this machine, without a zone: they become times of UTC, so that a reader elsewhere finds the
+    same instants."""
     if isinstance(given, sql.ArrayType):
-        return _unless_null(_items_of(_object_of(given.elementType)))
+        item = _object_of(given.elementType)
+        return lambda value: None if value is None else list(map(item, value))
     if isinstance(given, sql.MapType):
-        return _unless_null(_entries_of(_object_of(given.keyType), _object_of(given.valueType)))
+        key, held = _object_of(given.keyType), _object_of(given.valueType)
+        return lambda value: None if value is None else {key(name): held(part) for name, part in value.items()}
     if isinstance(given, sql.StructType):
-        return _unless_null(_fields_of([(field.name, _object_of(field.dataType)) for field in given.fields]))
-    return plain_object
-
-
-def _unless_null(convert: Conversion) -> Conversion:
-    return lambda value: None if value is None else convert(value)
-
-
-def _items_of(item: Conversion) -> Conversion:
-    return lambda value: list(map(item, value))
-
-
-def _entries_of(key: Conversion, item: Conversion) -> Conversion:
-    return lambda value: {key(name): item(held) for name, held in value.items()}
+        return _fields_of([(field.name, _object_of(field.dataType)) for field in given.fields])
+    return _in_utc if isinstance(given, sql.TimestampType) else _plain_value
 
 
 def _fields_of(fields: Sequence[tuple[str, Conversion]]) -> Conversion:
-    return lambda value: {name: convert(held) for (name, convert), held in zip(fields, value, strict=True)}
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        return {name: to_object(held) for (name, to_object), held in zip(fields, value, strict=True)}
+
+    return convert
 
 
 def _in_utc(value: Any) -> Any:
     return value.astimezone(timezone.utc) if isinstance(value, datetime) else value
 
 
-def plain_object(value: Any) -> Any:
-    """A column's value as dicts, lists and bytes."""
-    if isinstance(value, Row):
-        return {name: plain_object(held) for name, held in zip(value.__fields__, value, strict=True)}
-    if isinstance(value, dict):
-        return {name: plain_object(held) for name, held in value.items()}
-    if isinstance(value, list):
-        return list(map(plain_object, value))
+def _plain_value(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 

@@ -41,9 +41,8 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.inputs.starting_offsets import own_changelog_ends
 from samzapy.container.supervision.job_records import Ownership, open_job
-from samzapy.dataframe.job import TravellingJob
 from samzapy.dataframe.partition_writer import PartitionWritten, Record
-from samzapy.dataframe.reading import PURPOSE, ChangelogPart, patience_s
+from samzapy.dataframe.reading import PURPOSE, ChangelogPart, TravellingJob, patience_s
 from samzapy.dataframe.writing import ChangelogWrite, StoreWritten, own_for_write, refuse_speculation
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError, StoreRefused
 from samzapy.failpoints import reach

@@ -1,6 +1,7 @@
 """Writes one changelog partition, by one attempt of one Spark task, in one transaction.
 
-`RecordMaker` makes the changelog records of the rows of a frame: it serializes them, and finds their partition.
+`RecordMaker` makes the changelog records of the rows of a frame: it serializes them, and finds their partition
+(`key_placement`).
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import types as sql
 
 from samzapy.api.serde import Serde, hinted
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import (
-    OffsetRange,
     OutgoingRecord,
     SystemProducer,
     change_columns,
@@ -26,8 +26,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.dataframe.columns import written
-from samzapy.dataframe.job import KeyPlacement, TravellingJob
-from samzapy.dataframe.reading import PURPOSE, ChangelogPart, chunks
+from samzapy.dataframe.reading import PURPOSE, ChangelogPart, JobTasks, TravellingJob, chunks
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreRefused
 from samzapy.job.transactions import transactional_id
 from samzapy.serializers import encode_failure, serde_registry
@@ -36,6 +35,56 @@ from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.storage.spec import store_specs
 from samzapy.system.clients import job_clients
 from samzapy.system.partitioner import partition_of
+
+_SAY_WHERE = "say where each row belongs (place_by)"
+
+
+#: Changelog partitions by the key's hash modulo their number: the state of a key is where producers send it.
+KeyPlacement = tuple[int, ...]
+
+
+def key_placement(config: JobConfig, store: StoreConfig, tasks: JobTasks) -> KeyPlacement:
+    """The placement of a store's keys if they are the keys of the inputs' messages, hashed as producers do (murmur2).
+
+    Raises ConfigError if that is ambiguous: keys whose bytes differ between input and store, and inputs that send one
+    key to several tasks.
+    """
+    owned = [task.changelog_partition for task in tasks.model.tasks]
+    if len(owned) == 1:
+        return (owned[0],)
+    found: dict[SystemStream, KeyPlacement] = {}
+    for stream in config.task.inputs:
+        count = tasks.inputs[stream].grouped
+        ssps = [SystemStreamPartition(*stream, number) for number in range(count)]
+        if config.task.broadcast_inputs.issuperset(ssps):
+            continue
+        _check_key_serde(config, store, stream)
+        found[stream] = tuple(_owner(ssp, store, tasks) for ssp in ssps)
+    if len(set(found.values())) > 1:
+        shown = ", ".join(f"{stream} ({len(partitions)} partitions)" for stream, partitions in found.items())
+        raise _problem(store, f"the inputs {shown} send a key to different tasks; {_SAY_WHERE}")
+    if not found:
+        raise _problem(store, f"every input is a broadcast one, so no task owns a key; {_SAY_WHERE}")
+    return next(iter(found.values()))
+
+
+def _owner(ssp: SystemStreamPartition, store: StoreConfig, tasks: JobTasks) -> int:
+    owners = [task.changelog_partition for task in tasks.model.tasks if ssp in task.ssps]
+    if len(owners) != 1:
+        raise _problem(store, f"{ssp} is read by {len(owners)} tasks, so none owns its keys; {_SAY_WHERE}")
+    return owners[0]
+
+
+def _check_key_serde(config: JobConfig, store: StoreConfig, stream: SystemStream) -> None:
+    serde = config.stream(stream).key_serde or "bytes"
+    if config.serdes.get(serde) != config.serdes.get(store.key_serde):
+        message = f"the keys of input {stream} are {serde}, so their hash is another one than the store's; {_SAY_WHERE}"
+        raise _problem(store, message, store.key_serde)
+
+
+def _problem(store: StoreConfig, message: str, value: str | None = None) -> ConfigError:
+    return ConfigError([ConfigProblem(f"stores.{store.name}.key.serde", value, message)])
+
 
 #: (changelog partition, key), value: sorted by the first.
 Record = tuple[tuple[int, bytes], bytes]
@@ -248,7 +297,8 @@ class PartitionWriter:
             ownership.look()
         if self.overwrite:
             log = clients.admin(ssp.system).offsets([ssp])[ssp]
-            changes = merged(changes, self._present(config, store, ssp, log, cleanup))
+            contents = cleanup.enter_context(ChangelogPart(ssp, log).opened(config, store))
+            changes = merged(changes, (entry.key for entry in contents.entries(Selection())))
         first = next(changes, None)
         if first is None:
             return PartitionWritten(number, 0, 0, -1)
@@ -282,13 +332,6 @@ class PartitionWriter:
                 for key, data in changes
             ]
         )
-
-    @staticmethod
-    def _present(
-        config: JobConfig, store: StoreConfig, ssp: SystemStreamPartition, log: OffsetRange, cleanup: ExitStack
-    ) -> Iterator[bytes]:
-        contents = cleanup.enter_context(ChangelogPart(ssp, log).opened(config, store))
-        return (entry.key for entry in contents.entries(Selection()))
 
 
 def merged(

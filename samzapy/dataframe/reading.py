@@ -1,36 +1,57 @@
-"""Reads a store as a DataFrame: `read_store` on the driver, `RowReader` in the executors.
-
-A part of a store is a partition of its changelog, or the files of one task.
-"""
+"""Takes a job to Spark's executors, and reads a store there as a DataFrame: `read_store` on the driver, `RowReader` in
+the executors."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from inspect import signature
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Any, TypeVar, final
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sql
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy import errors
+from samzapy.admin.job_check import existing, resolved
+from samzapy.admin.user_code import make_importable
+from samzapy.api.checkpoint import CheckpointManager, JobRecord
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.records import read_changelog_partitions
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
+from samzapy.config.loader import load_job
+from samzapy.config.reading.properties import Masked, literal_secrets
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.columns import ReadColumn, parse_schema, read_column
-from samzapy.dataframe.job import Job, TravellingJob, checked_job, job_tasks, on_this_machine
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    EnvironmentFailure,
+    JobTakenOver,
+    ProducerError,
+    RecordRefused,
+    SamzapyError,
+    SerdeError,
+    StoreRefused,
+)
 from samzapy.job.files import TemporaryFolder
-from samzapy.runner.spark.sources import spark_context
+from samzapy.job.model import JobModel
+from samzapy.job.planner import InputPartitions, follow_growth, from_json, keeps_state, plan
+from samzapy.runner.spark.application import one_line
+from samzapy.runner.spark.master import check_secrets, without_sparks_secrets
+from samzapy.runner.spark.sources import private_folder, spark_context
+from samzapy.runner.spark.user_code import TravellingCode, shipped_files
 from samzapy.serializers import decode_failure, serde_registry
 from samzapy.storage.changelog.reading import scan
 from samzapy.storage.inspection import (
@@ -38,12 +59,133 @@ from samzapy.storage.inspection import (
     Contents,
     Entry,
     Selection,
-    local_directories,
-    read_files,
     store_of,
 )
 from samzapy.storage.spec import store_specs
-from samzapy.system.clients import job_clients
+from samzapy.system.clients import SystemClients, job_clients
+
+#: The path of a job file, its flat pairs, or the checked job.
+Job = Path | str | Mapping[str, str] | JobConfig
+
+
+def checked_job(job: Job) -> JobConfig:
+    """The job, with the streams that match now in place of patterns, and the user's code importable here. Raises
+    ConfigError."""
+    config = resolved(job if isinstance(job, JobConfig) else load_job(job))
+    make_importable(config)
+    return config
+
+
+@dataclass(frozen=True)
+class TravellingJob:
+    """The flat file without its secrets, with `${env:NAME}` unresolved: an executor reads its own environment, so
+    secrets named in this way do not travel. `directory`: the base of relative paths; None: the executor's. `secrets`: a
+    file on this machine with the secrets written into the job file; None for none. `code`: the user's serdes, engines
+    and systems.
+
+    It is part of the functions that Spark gets, and Spark keeps those in memory and on disks of its own.
+    """
+
+    raw: Mapping[str, str]
+    directory: str | None
+    secrets: str | None = None
+    code: TravellingCode = TravellingCode()  # noqa: RUF009  # frozen
+
+    @classmethod
+    def of(cls, config: JobConfig, context: SparkContext) -> TravellingJob:
+        """The job, for the executors of a context; they get the files of the job's code.
+
+        Raises ConfigError for code that cannot be shipped, and for secrets in the file, if the executors are on other
+        machines."""
+        here = str(context.master).startswith("local")
+        for path in shipped_files(config, private_folder()):
+            context.addPyFile(path)
+        if not here:
+            check_secrets(config, str(context.master))
+        return cls.without_secrets(config, on_this_machine=here)
+
+    @classmethod
+    def without_secrets(cls, config: JobConfig, *, on_this_machine: bool) -> TravellingJob:
+        """The job for executors on this machine, which read its secrets from a file, or on others."""
+        raw = without_sparks_secrets(config.raw)
+        written = {key: raw[key] for key in literal_secrets(raw)}
+        kept = _kept_here(tuple(sorted(written.items()))) if written and on_this_machine else None
+        shown = {key: value for key, value in raw.items() if key not in written}
+        # A frame runs no task, so a task that cannot travel does not matter.
+        taskless = {key: value for key, value in config.resolved.items() if key != "task.class"}
+        code = TravellingCode.of(replace(config, resolved=taskless))
+        return cls(Masked(shown, raw.secret), str(Path.cwd()) if on_this_machine else None, kept, code)
+
+    @contextmanager
+    def arrived(self) -> Iterator[JobConfig]:
+        """The checked job, inside its folder, with its code importable; restores the process's folder at the end.
+        Raises ConfigError."""
+        self.code.arrive()
+        before = Path.cwd()
+        if self.directory is not None:
+            os.chdir(self.directory)
+        try:
+            secrets = {} if self.secrets is None else json.loads(Path(self.secrets).read_bytes())
+            yield load_job({**self.raw, **secrets})
+        finally:
+            os.chdir(before)
+
+
+@cache
+def _kept_here(secrets: tuple[tuple[str, str], ...]) -> str:
+    """The path of a file with these pairs, for this user only."""
+    handle, path = mkstemp(".json", dir=private_folder())
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(dict(secrets), file)
+    return path
+
+
+#: The last line of a Python worker's stack trace, which Spark passes on as text.
+_OURS = re.compile(r"^samzapy\.errors\.(\w+): (.*)$", re.MULTILINE)
+#: The most special ones come first.
+_KINDS = (SerdeError, StoreRefused, RecordRefused, ProducerError, EnvironmentFailure)
+
+
+def worker_error(cause: Exception) -> SamzapyError:
+    """The error that a worker has raised, or an EnvironmentFailure with Spark's own message."""
+    matches = _OURS.findall(str(cause))
+    if not matches:
+        return EnvironmentFailure(f"Spark gave up: {one_line(cause)}")
+    name, message = matches[-1]
+    raised = getattr(errors, name, SamzapyError)
+    if issubclass(raised, JobTakenOver):
+        return EnvironmentFailure(message)
+    return next((kind for kind in _KINDS if issubclass(raised, kind)), SamzapyError)(message)
+
+
+@dataclass(frozen=True)
+class JobTasks:
+    """A job's tasks as its next start will plan them, and the records that this start would write with the
+    checkpoints."""
+
+    model: JobModel
+    inputs: Mapping[SystemStream, InputPartitions]
+    changelog_partitions: Mapping[str, int]
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The tasks by their changelog partition."""
+        return {task.changelog_partition: task.name for task in self.model.tasks}
+
+
+def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: CheckpointManager) -> JobTasks:
+    """The tasks, planned as a start does, changing nothing. Raises UnknownStream for an input that does not exist,
+    EnvironmentFailure for one that has grown to a number the job's state cannot follow."""
+    counts = {
+        stream: existing(stream, lambda each: clients.admin(each.system).describe(each.stream)).partitions
+        for stream in config.task.inputs
+    }
+    previous = read_changelog_partitions(checkpoints)
+    inputs = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
+    inputs = follow_growth(inputs, counts, keeps_state=keeps_state(config.stores))
+    model = plan(config, counts, previous, inputs)
+    return JobTasks(model, inputs, previous | {task.name: task.changelog_partition for task in model.tasks})
+
 
 #: Names the clients of frames.
 PURPOSE = "dataframe"
@@ -92,28 +234,6 @@ class ChangelogPart:
                     if key == entry.key:
                         last = offset
         return f"{self.ssp}@{last}"
-
-
-@final
-@dataclass(frozen=True)
-class LocalPart:
-    """The files of one task's store, as their owner's last flush left them; the owner is not disturbed."""
-
-    directory: str
-
-    @contextmanager
-    def opened(self, config: JobConfig, store: StoreConfig) -> Iterator[Contents]:
-        """See `ChangelogPart.opened`."""
-        with read_files(store_specs(config)[store.name], [Path(self.directory)], SYSTEM_CLOCK) as contents:
-            yield contents
-
-    def place(self, config: JobConfig, entry: Entry) -> str:
-        """See `ChangelogPart.place`."""
-        return f"{self.directory}, key {entry.key!r:.100}"
-
-
-#: A part of a store's committed entries.
-StorePart = ChangelogPart | LocalPart
 
 
 def patience_s(transaction_timeout_ms: int) -> float:
@@ -174,7 +294,7 @@ class RowReader:
     job: TravellingJob
     store: str
     requested: RequestedColumns
-    parts: Sequence[StorePart]
+    parts: Sequence[ChangelogPart]
     tasks: Mapping[int, str]
 
     def rows(self, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
@@ -225,7 +345,7 @@ class RowReader:
 
     @staticmethod
     def _fail(
-        config: JobConfig, store: StoreConfig, part: StorePart, entry: Entry, read: Mapping[str, ReadColumn]
+        config: JobConfig, store: StoreConfig, part: ChangelogPart, entry: Entry, read: Mapping[str, ReadColumn]
     ) -> None:
         """Read key and value again, to find out which of them fails."""
         named = (("key", store.key_serde, entry.key), ("value", store.msg_serde, entry.value))
@@ -236,9 +356,6 @@ class RowReader:
                 raise decode_failure(serde or "store's", part.place(config, entry), what, cause) from cause
 
 
-_SOURCES = ("changelog", "local")
-
-
 def read_store(
     spark: SparkSession,
     job: Job,
@@ -247,8 +364,6 @@ def read_store(
     *,
     key_schema: str | sql.DataType | None = None,
     columns: Sequence[str] = ("key", "value"),
-    source: str | None = None,
-    folder: Path | str | None = None,
 ) -> DataFrame:
     """The committed contents of a job's store, one row per key and task. The job may be running.
 
@@ -261,19 +376,15 @@ def read_store(
     not fit is an error. Without a schema the column is JSON as text, also for the entries of a view, as
     `samzapy store` shows it. `columns`: some of partition (the changelog's), task, key, value.
 
-    `source`: `"changelog"` (default, if the store has one) or `"local"`.
-
-    - changelog: each partition is read by one Spark task, up to its end at this call; committed records only,
-      the last one of each key, no tombstones, no expired entries. Frames are lazy: each action reads the changelog
-      again. Compaction may drop records that are overwritten after this call, so `cache()` a frame that is used for
-      long. A task takes up to 384 MiB of memory; more than 1,000 records go through files in its
-      temporary folder.
-    - local: the files of the job's tasks on this machine, as their last flush left them, a Spark task each; for a
-      `local` master only. `folder` is where stores are (default: the job's), or one task's store.
+    Each partition of the changelog is read by one Spark task, up to its end at this call; committed records only, the
+    last one of each key, no tombstones, no expired entries. Frames are lazy: each action reads the changelog again.
+    Compaction may drop records that are overwritten after this call, so `cache()` a frame that is used for long. A task
+    takes up to `stores.X.restore.max.bytes` of memory; more than 1,000 records go through files in its temporary
+    folder.
 
     With pandas and pyarrow (`pip install 'samzapy[dataframe]'`) rows travel to Spark by Arrow, otherwise one by one.
 
-    Raises ConfigError for an unknown store, column, schema or source, UnknownStream for a changelog that does not
+    Raises ConfigError for an unknown store, column or schema and for a store without a changelog, UnknownStream for a changelog that does not
     exist. The frame's actions raise Spark's form of a SerdeError that names stream[partition]@offset.
     """
     context = spark_context(spark)
@@ -281,7 +392,7 @@ def read_store(
     found = store_of(config.stores, store)
     requested = RequestedColumns(tuple(columns), parse_schema("key_schema", key_schema), parse_schema("schema", schema))
     frame_schema = requested.frame_schema(requested.of(config, found))
-    parts = _parts(context, config, found, source, None if folder is None else Path(folder))
+    parts = _parts(config, found)
     tasks = _tasks(config) if "task" in columns else {}
     reader = RowReader(TravellingJob.of(config, context), store, requested, parts, tasks)
     with _without_talk_of_pandas():
@@ -292,30 +403,13 @@ def read_store(
     return spark.createDataFrame(rows, frame_schema, verifySchema=False)
 
 
-def _parts(
-    context: SparkContext, config: JobConfig, store: StoreConfig, source: str | None, folder: Path | None
-) -> list[StorePart]:
-    source = source or ("changelog" if store.changelog is not None and folder is None else "local")
-    if source not in _SOURCES:
-        raise ConfigError([ConfigProblem("source", source, f"expected {' or '.join(_SOURCES)}")])
-    if source == "local":
-        return _local_parts(context, config, store, folder)
-    if folder is not None:
-        raise ConfigError([ConfigProblem("folder", str(folder), "is for source='local'; leave it out")])
+def _parts(config: JobConfig, store: StoreConfig) -> list[ChangelogPart]:
     if store.changelog is None:
-        message = "is required to read the store from elsewhere; source='local' reads its files"
+        message = "is required to read the store from elsewhere; `samzapy store` reads the files on a machine"
         raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, message)])
     with open_job(config, PURPOSE) as (clients, _):
         ends = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, Path()).ends(store, [])
     return [ChangelogPart(ssp, log) for ssp, log in sorted(ends.items())]
-
-
-def _local_parts(context: SparkContext, config: JobConfig, store: StoreConfig, folder: Path | None) -> list[StorePart]:
-    if not on_this_machine(context):
-        message = "source='local' reads files of this machine; expected a local[...] or local-cluster[...] master"
-        raise ConfigError([ConfigProblem("spark.master", context.master, message)])
-    directories = local_directories(config.job_name, store.name, folder or config.base_dir(store))
-    return [LocalPart(os.path.abspath(directory)) for directory in directories]  # noqa: PTH100  # text for the wire
 
 
 def _tasks(config: JobConfig) -> dict[int, str]:

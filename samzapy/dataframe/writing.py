@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 from threading import Event
 from typing import Any, final
 
@@ -36,15 +37,6 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.outputs.producers import fence
 from samzapy.container.supervision.job_records import Ownership, open_job
-from samzapy.dataframe.job import (
-    Job,
-    JobTasks,
-    TravellingJob,
-    checked_job,
-    job_tasks,
-    key_placement,
-    worker_error,
-)
 from samzapy.dataframe.partition_writer import (
     FrameColumns,
     PartitionWriter,
@@ -52,10 +44,20 @@ from samzapy.dataframe.partition_writer import (
     Record,
     RecordMaker,
     distinct,
+    key_placement,
     writer_id,
     writer_member,
 )
-from samzapy.dataframe.reading import PURPOSE, patience_s
+from samzapy.dataframe.reading import (
+    PURPOSE,
+    Job,
+    JobTasks,
+    TravellingJob,
+    checked_job,
+    job_tasks,
+    patience_s,
+    worker_error,
+)
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
 from samzapy.job.planner import changelog_partition_count, to_json
 from samzapy.job.transactions import state_transactions
@@ -143,7 +145,7 @@ class ChangelogWrite:
         Every record has been built when this returns, so bad data is refused before anything is written. Raises
         SerdeError, StoreRefused.
         """
-        placed = records.repartitionAndSortWithinPartitions(self._partitions, _partition)
+        placed = records.repartitionAndSortWithinPartitions(self._partitions, itemgetter(0))
         try:
             placed.mapPartitions(partial(_count, self._store.name)).sum()
         except Exception as cause:
@@ -216,10 +218,6 @@ def checkpoint_updates(
 
 def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
-
-
-def _partition(key: tuple[int, bytes, Any]) -> int:
-    return key[0]
 
 
 def _count(store: str, records: Iterable[Record]) -> Iterator[int]:
@@ -362,10 +360,8 @@ def write_store(
       offset, a time) for all inputs, or targets by `system.stream` or `system.stream[partition]`. None keeps the
       positions.
 
-    Steps: refuse a job that runs (as `samzapy checkpoint set` sees it; `take_over` makes one elsewhere let go);
-    serialize, place and check every row, so that bad data stops it before anything is written; become the job's owner;
-    create the changelog if it is missing; write each partition in a separate transaction, one Spark task each; write
-    down that these records are the job's own; commit the positions.
+    Bad data stops it before anything is written. A job that runs is refused (as `samzapy checkpoint set` sees it;
+    `take_over` makes one elsewhere let go).
 
     A task that is tried again aborts and fences its earlier attempt, and repeats the same records if that one had
     committed. Two attempts at a time are refused (`spark.speculation`). A write that fails leaves no part of a

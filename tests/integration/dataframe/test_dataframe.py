@@ -122,18 +122,6 @@ def test_a_dataframe_fills_a_store_and_the_jobs_first_start_goes_on_from_it(spar
     assert {row.task for row in rows} == {f"Partition {number}" for number in range(PARTITIONS)}
 
 
-def test_the_local_files_of_a_dataframe_are_those_of_the_tasks_and_say_the_same(spark, folder):
-    view(PAGES)
-    run_elsewhere()
-    local = read_store(spark, "job.properties", "counts", source="local", columns=("partition", "key", "value"))
-    changelog = read_store(spark, "job.properties", "counts", columns=("partition", "key", "value"))
-    assert local.rdd.getNumPartitions() == changelog.rdd.getNumPartitions() == PARTITIONS
-    assert sorted(local.collect()) == sorted(changelog.collect())
-    assert counts(local) == Counter(PAGES)
-    one = read_store(spark, "job.properties", "counts", folder=folder / "state/views-1/counts/Partition_1")
-    assert counts(one) == counts(changelog.where("partition = 1"))
-
-
 def test_a_dataframe_without_arrow_has_the_same_rows_and_types(spark, folder, monkeypatch):
     values = {"/a": '{"n":1,"tags":["x"],"at":"2013-01-01T00:00:00Z"}', "/b": '{"n":2}', "/c": "null"}
     write_store(frame(spark, values, "key string, value string"), "job.properties", "notes")
@@ -165,8 +153,7 @@ def test_an_overwrite_by_a_dataframe_reaches_the_local_stores_of_a_job_that_has_
     view(["/0", "/1"])
     run_elsewhere()
     expected = {"/0": 1_001, "/other": 5, "/1": 1}
-    for source in ("changelog", "local"):
-        assert counts(read_store(spark, "job.properties", "counts", source=source)) == expected
+    assert counts(read_store(spark, "job.properties", "counts")) == expected
 
 
 def test_what_a_dataframe_holds_of_a_store_can_be_written_back_by_task(spark, folder):
@@ -217,10 +204,8 @@ def test_a_dataframe_with_bad_rows_leaves_no_changelog_behind(spark, folder):
 def test_what_a_dataframe_cannot_be_made_of_is_told_in_one_line(spark, folder):
     cases = [
         (ConfigError, "stores.count.factory: no such store; the job has: counts, notes, scratch", "count", {}),
-        (ConfigError, "stores.scratch.changelog: is required to read the store", "scratch", {"source": "changelog"}),
-        (EnvironmentFailure, "scratch: there is no local store here", "scratch", {}),
+        (ConfigError, "stores.scratch.changelog: is required to read the store", "scratch", {}),
         (UnknownStream, "topic 'counts-log' does not exist on system 'local'", "counts", {}),
-        (ConfigError, "source: expected changelog or local, got 'kafka'", "counts", {"source": "kafka"}),
         (ConfigError, "schema: the serde makes bigint; leave the schema out", "counts", {"schema": "a int"}),
         (ConfigError, "schema: expected a StructType, another DataType, or DDL", "notes", {"schema": "a wrong b"}),
         (ConfigError, "columns: expected some of partition, task, key, value", "counts", {"columns": ["offset"]}),

@@ -12,8 +12,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, change_columns
 from samzapy.checkpoint.records import read_changelog_partitions, read_owner
 from samzapy.container.supervision.job_records import open_job
-from samzapy.dataframe.job import TravellingJob, job_tasks, worker_error
 from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten, writer_id
+from samzapy.dataframe.reading import TravellingJob, job_tasks, worker_error
 from samzapy.dataframe.writing import (
     ChangelogWrite,
     checkpoint_updates,

@@ -6,7 +6,8 @@ import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.loader import load_job
-from samzapy.dataframe.job import JobTasks, key_placement
+from samzapy.dataframe.partition_writer import key_placement
+from samzapy.dataframe.reading import JobTasks
 from samzapy.errors import ConfigError
 from samzapy.job.planner import follow_growth, plan
 from samzapy.verify.workload import partition_of

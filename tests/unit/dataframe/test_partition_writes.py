@@ -16,7 +16,6 @@ from samzapy.api.checkpoint import JobRun
 from samzapy.api.system import change_columns
 from samzapy.checkpoint.records import write_owner
 from samzapy.container.supervision.job_records import open_job
-from samzapy.dataframe.job import TravellingJob
 from samzapy.dataframe.partition_writer import (
     FrameColumns,
     PartitionWriter,
@@ -26,6 +25,7 @@ from samzapy.dataframe.partition_writer import (
     merged,
     writer_id,
 )
+from samzapy.dataframe.reading import TravellingJob
 from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
 from samzapy.serializers import serde_registry
 from samzapy.storage.spec import store_specs

@@ -9,10 +9,8 @@ from job_files import TASKS, JobFolder, number
 from pyspark.sql import types as sql
 
 from samzapy.api.system import OutgoingRecord, change_columns
-from samzapy.dataframe.job import TravellingJob
-from samzapy.dataframe.reading import ChangelogPart, LocalPart, RequestedColumns, RowReader
-from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreError
-from samzapy.testing import open_store
+from samzapy.dataframe.reading import ChangelogPart, RequestedColumns, RowReader, TravellingJob
+from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError
 
 
 def reader(job: JobFolder, *columns: str, schema=None, parts=None, directory=None, keys=None) -> RowReader:
@@ -98,19 +96,6 @@ def test_a_changelog_that_was_made_anew_meanwhile_is_told(job):
     job.create_log()
     with pytest.raises(EnvironmentFailure, match=r"local.counts-log\[0\]: ends before 0, and ended before 2 when"):
         list(before.rows([0]))
-
-
-def test_the_files_of_a_task_are_read_while_it_has_them_open_and_show_what_is_committed(job, tmp_path):
-    flushed = {**job.keys, "stores.counts.flush.interval.ms": "0"}
-    with open_store(flushed, "counts", tmp_path / "state") as opened:
-        opened.store.put("/a", 1)
-        opened.commit()
-        opened.store.put("/uncommitted", 2)
-        (directory,) = (path.parent for path in (tmp_path / "state").rglob("CURRENT"))
-        assert rows(job, parts=[LocalPart(str(directory))]) == [(0, "/a", 1)]
-    assert rows(job, parts=[LocalPart(str(directory))]) == [(0, "/a", 1)]
-    with pytest.raises(StoreError, match="there is no RocksDB store here"):
-        rows(job, parts=[LocalPart(str(tmp_path / "elsewhere"))])
 
 
 def test_relative_paths_are_below_the_folder_the_job_comes_from_and_the_worker_is_left_where_it_was(job, tmp_path):

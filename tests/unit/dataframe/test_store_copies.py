@@ -12,8 +12,8 @@ from samzapy.api.task import StreamTask
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.copying import OldChangelog, RecordCopier, StoreCopy, copied_keys, switch
-from samzapy.dataframe.job import TravellingJob
 from samzapy.dataframe.partition_writer import PartitionWriter
+from samzapy.dataframe.reading import TravellingJob
 from samzapy.dataframe.writing import ChangelogWrite, own_for_write
 from samzapy.errors import (
     ConfigError,

@@ -9,7 +9,7 @@ import pytest
 from job_files import JobFolder
 
 from samzapy.config.loader import load_job
-from samzapy.dataframe.job import TravellingJob
+from samzapy.dataframe.reading import TravellingJob
 from samzapy.errors import ConfigError
 from samzapy.runner.spark.master import check_secrets
 
