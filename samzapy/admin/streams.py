@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from samzapy.api.serde import Serde, hinted
+from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin, SystemProducer, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -34,7 +34,7 @@ class Literal:
     def __init__(self, name: str, serde: Serde) -> None:
         self._name, self._serde = name, serde
         # What was written as JSON may have more than a task's first serde takes.
-        self._to_bytes = (hinted(serde).wider() or serde).to_bytes
+        self._to_bytes = serde.to_bytes
         self._from_text = _FROM_TEXT.get(name, from_json)
 
     def encode(self, text: str, where: str, part: str) -> bytes:

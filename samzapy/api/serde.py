@@ -65,14 +65,6 @@ class HintedSerde(Serde):
     def ready(self, *, writing: bool) -> None:
         """Fetch what reading needs, with `writing` also what writing needs. Raises SerdeError, EnvironmentFailure."""
 
-    def rare_bytes(self, value: Any, cause: Exception) -> bytes | None:
-        """Encode a value that the fast path rejected, such as an int beyond 64 bits. None keeps the error `cause`."""
-        return None
-
-    def wider(self) -> Serde | None:
-        """A slower serde of the format that accepts more values, for a stream after a refused output."""
-        return None
-
 
 class _Unhinted(HintedSerde):
     """A user's serde, with its functions unwrapped."""

@@ -6,8 +6,16 @@ Each is as close to one call of a C function as its checks allow: they are mappe
 from samzapy.serializers.documents import JsonSerde, JsonSerdeFactory, MsgpackSerde, as_json, from_json
 from samzapy.serializers.primitives import BytesSerde, DoubleSerde, IntegerSerde, LongSerde, StringSerde, UUIDSerde
 from samzapy.serializers.refusals import decode_failure, encode_failure
-from samzapy.serializers.registry import SerdeRegistry, TaskSerdes, UnknownSerde, serde_registry, task_serdes
-from samzapy.serializers.streams import MessageTypes, StreamSerdes, message_types
+from samzapy.serializers.registry import (
+    MessageTypes,
+    SerdeRegistry,
+    StreamSerdes,
+    TaskSerdes,
+    UnknownSerde,
+    message_types,
+    serde_registry,
+    task_serdes,
+)
 from samzapy.serializers.typed import TypedSerde
 
 __all__ = [

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import msgpack
@@ -39,8 +38,8 @@ class JsonSerde(DocumentSerde):
 
     Values outside of JSON come back changed, as from every JSON library: a tuple becomes a list, and a datetime, UUID,
     Enum or dataclass becomes orjson's form of it. NaN and the infinities are null in an output, and an error in a
-    store. A key that is not a str, and nesting deeper than the libraries go (about 250 written, 900 read) are errors.
-    Ints may have any size.
+    store. A key that is not a str, an int beyond 64 bits, and nesting deeper than the libraries go (about 250 written,
+    900 read) are errors.
 
     Objects of other classes (`streams.ID.samza.msg.type`, `stores.X.msg.type`) are for the serde of their class.
     """
@@ -55,13 +54,6 @@ class JsonSerde(DocumentSerde):
         takes = "json serde takes a value of JSON" + (", or an object of the class of msg.type" if of_class else "")
         return as_refusal(takes, value, cause, fits=isinstance(value, _TYPES))
 
-    def rare_bytes(self, value: Any, cause: Exception) -> bytes | None:
-        """See `Serde.rare_bytes`: ints beyond 64 bits."""
-        if _needs_long_ints(cause):
-            with suppress(TypeError):
-                return self.to_bytes(_with_long_ints(value))
-        return None
-
     def check(self, value: Any) -> None:
         """See `Serde.check`."""
         check_numbers(value)
@@ -69,10 +61,6 @@ class JsonSerde(DocumentSerde):
     def misfit(self, cause: Exception) -> str:
         """See `Serde.misfit`."""
         return reason_of(cause)
-
-    def wider(self) -> Serde | None:
-        """See `Serde.wider`."""
-        return _WideJsonSerde()
 
     def of_type(self, kind: Any) -> TypedSerde:
         """See `DocumentSerde.of_type`."""
@@ -89,48 +77,9 @@ class _JsonSerdeWithOptions(JsonSerde):
         """Like `JsonSerde.to_bytes`."""
         return _dumps(value, None, self._option)
 
-    def wider(self) -> Serde | None:
-        """See `Serde.wider`."""
-        return _WideJsonSerde(self._option)
-
     def of_type(self, kind: Any) -> TypedSerde:
         """See `DocumentSerde.of_type`. Keys of dicts need not be text."""
         return typed_serde("json", kind, sort_keys=bool(self._option & orjson.OPT_SORT_KEYS))
-
-
-class _WideJsonSerde(JsonSerde):
-    """JSON with ints of any size."""
-
-    def __init__(self, option: int = 0) -> None:
-        self.to_bytes = partial(to_json, option=option)
-
-    def wider(self) -> Serde | None:
-        """Return None: there is no wider serde."""
-        return None
-
-
-def to_json(value: Any, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
-    """`orjson.dumps` with ints of any size."""
-    try:
-        return _dumps(value, default, option)
-    except TypeError as cause:
-        if not _needs_long_ints(cause):
-            raise
-    return _dumps(_with_long_ints(value), default, option)
-
-
-def _needs_long_ints(cause: Exception) -> bool:
-    """Whether orjson has refused a value because of an int beyond 64 bits."""
-    return "64-bit" in str(cause)
-
-
-def _with_long_ints(value: Any) -> Any:
-    """The value with its ints beyond 64 bits in the form that orjson takes."""
-    if type(value) is int and not -(2**63) <= value < 2**64:
-        return orjson.Fragment(str(value))
-    if isinstance(value, dict):
-        return {key: _with_long_ints(held) for key, held in value.items()}
-    return list(map(_with_long_ints, value)) if isinstance(value, (list, tuple)) else value
 
 
 _OPTIONS = {"non.str.keys": orjson.OPT_NON_STR_KEYS, "sort.keys": orjson.OPT_SORT_KEYS}
@@ -156,11 +105,14 @@ class JsonSerdeFactory(SerdeFactory):
 
 def as_json(value: object) -> str:
     """One line of JSON; bytes in hexadecimal, other values as their text."""
-    option = orjson.OPT_NON_STR_KEYS
     try:
-        return to_json(value, _other, option).decode()
-    except TypeError as cause:
-        raise SerdeError(f"cannot be shown as JSON ({cause})") from cause
+        return _dumps(value, _other, orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:
+        try:
+            # Also ints beyond 64 bits.
+            return json.dumps(value, default=_other, ensure_ascii=False, separators=(",", ":"))
+        except (TypeError, ValueError) as cause:
+            raise SerdeError(f"cannot be shown as JSON ({cause})") from cause
 
 
 def _other(value: object) -> str:

@@ -7,10 +7,10 @@ has to say `populate_by_name`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import orjson
@@ -18,7 +18,6 @@ import pydantic
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from samzapy.errors import SerdeError
-from samzapy.serializers.documents import to_json
 from samzapy.serializers.refusals import check_numbers
 from samzapy.serializers.typed import Codec, Format
 
@@ -31,10 +30,6 @@ _OF_SUBCLASS: Mapping[type, Callable[[Any, Any], Any]] = {
     date: lambda kind, value: kind.fromordinal(value.toordinal()),
     time: lambda kind, value: kind(value.hour, value.minute, value.second, value.microsecond, value.tzinfo),
 }
-#: The types of the schemas with fields.
-_WITH_FIELDS = ("model-fields", "dataclass-args", "typed-dict")
-#: The keys of a schema that hold no schemas of documents.
-_NO_SCHEMAS = frozenset({"config", "default", "json_schema_input_schema", "metadata"})
 
 
 def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
@@ -43,14 +38,14 @@ def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
     MessagePack, and JSON with sorted keys, need another step, since pydantic reads and writes plain JSON only.
     """
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    dump, from_json = adapter.serializer.to_python, _by_both(adapter, adapter.validator.validate_json)
+    dump, from_json = adapter.serializer.to_python, _by_both(adapter.validator.validate_json)
 
     if name == "msgpack":
-        pack, from_python = msgspec.msgpack.Encoder().encode, _by_both(adapter, adapter.validator.validate_python)
+        pack, from_python = msgspec.msgpack.Encoder().encode, _by_both(adapter.validator.validate_python)
         return Codec(lambda value: pack(dump(value, mode="json")), _unpacking(from_python, from_json), _reason)
 
     def sorted_json(value: Any) -> bytes:
-        return to_json(dump(value, mode="json"), option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps(dump(value, mode="json"), option=orjson.OPT_SORT_KEYS)
 
     encode = sorted_json if sort_keys else adapter.serializer.to_json
     return Codec(encode, from_json, _reason, exact=not sort_keys)
@@ -79,7 +74,7 @@ def _as_written(value: Any, refused: ValidationError, as_json: Callable[[Any], b
 
 def _json_of_msgpack(value: Any) -> bytes:
     check_numbers(value)
-    return to_json(value)
+    return orjson.dumps(value)
 
 
 def plain_functions(kind: Any, unchanged: tuple[type, ...]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
@@ -88,7 +83,7 @@ def plain_functions(kind: Any, unchanged: tuple[type, ...]) -> tuple[Callable[[A
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     dump, validator = adapter.serializer.to_python, adapter.validator
     plain = partial(msgspec.to_builtins, builtin_types=unchanged, enc_hook=partial(_as_in_json, unchanged))
-    from_python, from_json = _by_both(adapter, validator.validate_python), _by_both(adapter, validator.validate_json)
+    from_python, from_json = _by_both(validator.validate_python), _by_both(validator.validate_json)
 
     def from_plain(value: Any) -> Any:
         try:
@@ -105,8 +100,8 @@ def plain_functions(kind: Any, unchanged: tuple[type, ...]) -> tuple[Callable[[A
 def json_functions(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """The functions that make values of JSON of models, and models of these."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    from_json = _by_both(adapter, adapter.validator.validate_json)
-    return partial(adapter.serializer.to_python, mode="json"), lambda value: from_json(to_json(value))
+    from_json = _by_both(adapter.validator.validate_json)
+    return partial(adapter.serializer.to_python, mode="json"), lambda value: from_json(orjson.dumps(value))
 
 
 def _as_in_json(unchanged: tuple[type, ...], value: Any) -> Any:
@@ -119,59 +114,8 @@ def _as_in_json(unchanged: tuple[type, ...], value: Any) -> Any:
     return _ANY.dump_python(value, mode="json")
 
 
-def _by_both(adapter: TypeAdapter[Any], validate: Callable[..., Any]) -> Callable[[Any], Any]:
-    return partial(validate, by_name=True) if _reads_by_both(adapter) else validate
-
-
-def _reads_by_both(adapter: TypeAdapter[Any]) -> bool:
-    """Whether fields are read by their names, too. They are not if none has an alias, or if a name would mean two
-    fields: messages of others have the aliases."""
-    all_fields = list(_fields(adapter.core_schema))
-    hidden = [fields.hidden for fields in all_fields]
-    return _CAN_READ_BY_BOTH and any(hidden) and not any(each.hidden & each.keys for each in all_fields)
-
-
-class _Fields(NamedTuple):
-    """The names of the fields of a model, a dataclass or a TypedDict that no field is read by, and the keys of a
-    document that fields are read from."""
-
-    hidden: set[str]
-    keys: set[str]
-
-
-def _fields(schema: Any) -> Iterator[_Fields]:
-    """The fields of every class in a schema of pydantic's core."""
-    waiting: list[tuple[Any, Mapping[str, Any]]] = [(schema, {})]
-    while waiting:
-        part, config = waiting.pop()
-        if isinstance(part, Mapping):
-            config = part.get("config") or config
-            if part.get("type") in _WITH_FIELDS:
-                yield _fields_of(part, config)
-            waiting += [(_held(key, held), config) for key, held in part.items() if key not in _NO_SCHEMAS]
-        elif isinstance(part, (list, tuple)):
-            waiting += [(held, config) for held in part]
-
-
-def _held(key: str, held: Any) -> Any:
-    # The keys are names of the user: of fields, or the tags of a union. They say nothing about a schema.
-    return [*held.values()] if key in {"fields", "choices"} and isinstance(held, Mapping) else held
-
-
-def _fields_of(part: Mapping[str, Any], config: Mapping[str, Any]) -> _Fields:
-    listed = part["fields"]
-    fields = listed if isinstance(listed, Mapping) else {each["name"]: each for each in listed}
-    by_alias = config.get("validate_by_alias", True)
-    by_name = config.get("validate_by_name", config.get("populate_by_name", False))
-    hidden, keys = set(), set()
-    for name, field in fields.items():
-        alias = field.get("validation_alias", name)
-        aliases = [[alias]] if isinstance(alias, str) else alias if isinstance(alias[0], list) else [alias]
-        places = [*(aliases if by_alias else []), *([[name]] if by_name else [])]
-        keys |= {place[0] for place in places}
-        if [name] not in places:
-            hidden.add(name)
-    return _Fields(hidden, keys)
+def _by_both(validate: Callable[..., Any]) -> Callable[[Any], Any]:
+    return partial(validate, by_name=True) if _CAN_READ_BY_BOTH else validate
 
 
 def _reason(cause: Exception) -> str:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -51,10 +52,6 @@ def _shown(value: object) -> str:
     return f"{type(value).__name__} {text if len(text) <= 100 else text[:97] + '...'}"
 
 
-#: Types of values that hold no others.
-_FLAT = frozenset({str, int, bool, float, type(None)})
-
-
 _packed = msgspec.msgpack.Encoder().encode
 #: A float of MessagePack that is NaN or infinite, or other bytes that look so.
 _looks_unfit = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
@@ -67,20 +64,20 @@ def check_numbers(value: Any) -> None:
     with suppress(Exception):
         if _looks_unfit(_packed(value)) is None:
             return
-    waiting: list[Collection[Any]] = [value.values() if type(value) is dict else (value,)]
-    while waiting:
-        values = waiting.pop()
-        kinds = set(map(type, values))
-        if float in kinds:
-            for each in values:
-                # So for NaN and the infinities, and quicker than a call.
-                if type(each) is float and each - each != 0.0:
-                    raise SerdeError(
-                        f"json has no {each!r}, and would give back None: store None or a text in "
-                        "its place, or use the serde msgpack"
-                    )
-        if not kinds <= _FLAT:
-            waiting += [_parts(each) for each in values if type(each) not in _FLAT]
+    for number in _floats(value):
+        if not math.isfinite(number):
+            raise SerdeError(
+                f"json has no {number!r}, and would give back None: store None or a text in its place, or use the "
+                "serde msgpack"
+            )
+
+
+def _floats(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield float(value)
+    elif value is not None and not isinstance(value, (str, int, bytes, type)):
+        for part in _parts(value):
+            yield from _floats(part)
 
 
 def _parts(value: Any) -> Collection[Any]:
@@ -89,10 +86,6 @@ def _parts(value: Any) -> Collection[Any]:
         return value.values()
     if isinstance(value, (list, tuple, set, frozenset)):
         return value
-    if isinstance(value, float):
-        return (float(value),)
-    if isinstance(value, type):
-        return ()
     names = getattr(value, "__struct_fields__", None) or [each.name for each in getattr(value, "__attrs_attrs__", ())]
     if not names and is_dataclass(value):
         # With slots it has no `__dict__`.

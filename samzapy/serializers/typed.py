@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -104,7 +103,7 @@ def typed_serde(name: Format, kind: Any, *, sort_keys: bool = False) -> TypedSer
 
             return TypedSerde(name, kind, _classes(info), pydantic_codec(name, kind, sort_keys=sort_keys))
         codec = _codec(name, kind, sort_keys=sort_keys)
-        made = TypedSerde(name, kind, _classes(info), codec._replace(encode=if_whole(kind, codec.encode)))
+        made = TypedSerde(name, kind, _classes(info), codec)
     except Exception as cause:
         text = " ".join(str(cause).split())
         raise SerdeError(f"{name} cannot be decoded to {shown(kind)} ({type(cause).__name__}: {text})") from cause
@@ -120,32 +119,6 @@ def holds_models(kind: Any) -> bool:
     """Whether a class, or one of its fields or elements, is a model or a dataclass of pydantic."""
     held = (getattr(part, "cls", None) for part in _parts(inspect.type_info(kind)))
     return any(hasattr(each, "__pydantic_validator__") for each in (kind, *held))
-
-
-def unwritten(kind: Any) -> str | None:
-    """Why objects of a class are not written whole, None if they are: msgspec reads the private attributes of attrs
-    classes, and does not write them. Attributes that an object makes itself may be no more than caches."""
-    classes = [kind]
-    # msgspec writes objects of more classes than it can describe.
-    with suppress(Exception):
-        classes += [getattr(part, "cls", None) for part in _parts(inspect.type_info(kind))]
-    for held in classes:
-        for each in getattr(getattr(held, "__origin__", held), "__attrs_attrs__", ()):
-            if each.name.startswith("_") and each.init:
-                return f"{shown(held)}.{each.name} would not be written: rename it, or take a dataclass"
-    return None
-
-
-def if_whole(kind: Any, convert: Callable[[Any], Converted]) -> Callable[[Any], Converted]:
-    """`convert`, or a function that refuses each object if those of the class would not be written whole."""
-    reason = unwritten(kind)
-    if reason is None:
-        return convert
-
-    def refuse(_: Any) -> Converted:
-        raise SerdeError(reason)
-
-    return refuse
 
 
 def shown(kind: Any) -> str:
@@ -273,7 +246,7 @@ def json_form(kind: Any) -> PlainForm:
 
         to_plain, from_plain = json_functions(kind)
     else:
-        to_plain = if_whole(kind, partial(msgspec.to_builtins, str_keys=True))
+        to_plain = partial(msgspec.to_builtins, str_keys=True)
         from_plain = partial(msgspec.convert, type=kind, str_keys=True)
     return PlainForm(for_classes(kind, known.classes, to_plain), from_plain, known.misfit, known.classes)
 
@@ -289,6 +262,6 @@ def plain_form(kind: Any) -> PlainForm:
 
         to_plain, from_plain = plain_functions(kind, _UNCHANGED)
     else:
-        to_plain = if_whole(kind, partial(msgspec.to_builtins, builtin_types=_UNCHANGED))
+        to_plain = partial(msgspec.to_builtins, builtin_types=_UNCHANGED)
         from_plain = partial(msgspec.convert, type=kind, builtin_types=_UNCHANGED)
     return PlainForm(for_classes(kind, known.classes, to_plain), from_plain, known.misfit, known.classes)

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
-from samzapy.api.serde import Serde, hinted
+from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.api.task import AnyTask
@@ -227,7 +227,7 @@ def _encode(serde: Serde | None, value: Any, stream: SystemStream, part: str) ->
     if serde is None:
         raise SerdeError(f"{stream}: {part}: no serde is configured, so it must be bytes, got {type(value).__name__}")
     try:
-        return (hinted(serde).wider() or serde).to_bytes(value)
+        return serde.to_bytes(value)
     except Exception as cause:
         raise SerdeError(f"{stream}: {part}: {cause} (got {value!r})") from cause
 

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
-from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
-from google.protobuf import descriptor_pb2
-from google.protobuf.timestamp_pb2 import Timestamp
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs import schema_job as jobs
@@ -24,8 +22,7 @@ from samzapy.api.system import RecordBatch
 from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import EnvironmentFailure, HandshakeFailed, SerdeError, Unreachable
 from samzapy.serializers import serde_registry
-from samzapy.serializers.schemas import registry
-from samzapy.serializers.schemas.framed import frame
+from samzapy.serializers.schemas import framed
 
 NUMBERS = count()
 
@@ -60,7 +57,7 @@ def server():
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch):
-    monkeypatch.setattr(registry, "RETRIES", 0)
+    monkeypatch.setattr(framed, "RETRIES", 0)
 
 
 @pytest.fixture(params=["mock", "http"])
@@ -99,6 +96,7 @@ def test_a_null_is_refused(case, url):
         made.from_bytes(None)
 
 
+@pytest.mark.parametrize("case", CASES[:2], ids=["avro", "json-schema"])
 def test_a_reader_without_a_class_gets_dicts(case, url):
     data = writing(case, url).to_bytes(case.value)
     assert serde(case._replace(schema=None), url).from_bytes(data) == PLAIN
@@ -363,7 +361,10 @@ def test_imports_of_a_protobuf_file_are_references(url):
     value = kind(note="n", inner={"user": "ann", "amount": 3})
     data = made.to_bytes(value)
     assert made.from_bytes(data) == value
-    assert serde(CASES[2], url).from_bytes(data) == {"note": "n", "inner": PLAIN}
+    with pytest.raises(
+        SerdeError, match=r"expected an object of a generated class, named by samza\.msg\.type, got shop"
+    ):
+        serde(CASES[2], url).from_bytes(data)
 
 
 def test_a_later_class_of_a_protobuf_file_is_found_by_its_place(url):
@@ -375,7 +376,7 @@ def test_a_later_class_of_a_protobuf_file_is_found_by_its_place(url):
     made = serde(CASES[2], url, auto_register="true").of_type(second).at("sales", "value")
     data = made.to_bytes(second(inner=[{"user": "ann", "amount": 3}]))
     assert data[5:7] == b"\2\2"
-    assert serde(CASES[2], url).from_bytes(data) == {"inner": [PLAIN]}
+    assert made.from_bytes(data).inner[0].user == "ann"
     with pytest.raises(SerdeError, match=r"expected shop\.Sale, got shop\.SecondSale \(schema 2\)"):
         serde(CASES[2], url).of_type(first).from_bytes(data)
 
@@ -404,18 +405,3 @@ def test_the_bytes_are_those_of_confluents_own_serializers(url):
 def test_the_text_of_a_protobuf_file_is_its_descriptor(server):
     writing(CASES[2], server.url).to_bytes(CASES[2].value)
     assert base64.b64decode(server.by_id[1]["schema"]) == jobs.OrderMessage.DESCRIPTOR.file.serialized_pb
-
-
-def test_a_registered_file_of_protobuf_itself_may_be_that_of_another_version(server):
-    file = descriptor_pb2.FileDescriptorProto.FromString(Timestamp.DESCRIPTOR.file.serialized_pb)
-    file.options.go_package = "github.com/golang/protobuf/ptypes/timestamp"
-    kind = jobs.message_class(("user", jobs.STRING), name="Event", inner=Timestamp)
-    texts = [base64.b64encode(each).decode() for each in (file.SerializeToString(), kind.DESCRIPTOR.file.serialized_pb)]
-    client = SchemaRegistryClient.new_client({"url": server.url})
-    client.register_schema(file.name, Schema(texts[0], "PROTOBUF"))
-    reference = SchemaReference(file.name, file.name, 1)
-    known = client.register_schema("events-value", Schema(texts[1], "PROTOBUF", [reference]))
-    written = kind(user="ann")
-    written.inner.seconds = 3
-    data = frame(known) + b"\0" + written.SerializeToString()
-    assert serde(CASES[2], server.url).from_bytes(data) == {"user": "ann", "inner": {"seconds": 3, "nanos": 0}}

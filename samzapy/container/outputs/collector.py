@@ -132,8 +132,10 @@ class BufferingCollector(MessageCollector):
                     partition, partition_key = partition_key, None
                 elif type(partition_key) is not EncodedKey:
                     partition_key = encode_key(partition_key)
-        except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this message
-            self._send_wider(envelope, cause)
+        except EnvironmentFailure:
+            raise  # the serde cannot fetch its requirements: the message is not at fault, and no policy applies
+        except Exception as cause:  # noqa: BLE001  # whatever else a serde raises is about this message
+            self._refuse(envelope, cause)
             return
         records.append(_record((name, key, message, partition, partition_key, envelope.headers, envelope.timestamp)))
 
@@ -144,8 +146,10 @@ class BufferingCollector(MessageCollector):
         try:
             encoded_key = None if key is None else encode_key(key)
             encoded = None if message is None else tight(encode_message(message))
-        except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this message
-            self._send_wider(OutgoingMessageEnvelope(stream, message, key), cause)
+        except EnvironmentFailure:
+            raise  # the serde cannot fetch its requirements: the message is not at fault, and no policy applies
+        except Exception as cause:  # noqa: BLE001  # whatever else a serde raises is about this message
+            self._refuse(OutgoingMessageEnvelope(stream, message, key), cause)
             return
         records.append(_record((name, encoded_key, encoded, None, None, None, None)))
 
@@ -281,23 +285,6 @@ class BufferingCollector(MessageCollector):
             except SerdeError as failure:
                 cause = "" if offset is None else f", from the input at offset {offset}"
                 raise SerdeError(f"{failure} (output {index} of a batch{cause})") from failure
-
-    def _send_wider(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
-        """Send an output that the serde of messages has refused with its wider serde, and use that for the stream from
-        now on."""
-        if isinstance(cause, EnvironmentFailure):
-            # The serde cannot fetch its requirements: the message is not at fault, and no policy applies.
-            raise cause
-        assert self._route is not None
-        stream, (name, encode_key, encode_message, records, tight) = envelope.system_stream, self._route
-        message = self._serdes_of(stream)[1]
-        narrow = message is not None and getattr(encode_message, "encode", encode_message) == message.to_bytes
-        wider = hinted(message).wider() if message is not None and narrow else None
-        if wider is None:
-            self._refuse(envelope, cause)
-            return
-        self._route = self._routes[stream] = (name, encode_key, wider.to_bytes, records, tight)
-        BufferingCollector.send(self, envelope)
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
         if isinstance(cause, ChangedOutput):

@@ -21,8 +21,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.read import LOGICAL_READERS
 
 from samzapy.errors import EnvironmentFailure, SerdeError
-from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
-from samzapy.serializers.schemas.registry import KnownSchema
+from samzapy.serializers.schemas.framed import FRAME, KnownSchema, SchemaSerde, frame, id_in
 from samzapy.serializers.typed import plain_form
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import orjson
 from jsonschema import SchemaError, ValidationError
 from jsonschema.exceptions import best_match
 from jsonschema.validators import validator_for
@@ -15,10 +16,9 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from samzapy.errors import SerdeError
-from samzapy.serializers.documents import from_json, to_json
+from samzapy.serializers.documents import from_json
 from samzapy.serializers.refusals import NULL, check_numbers
-from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
-from samzapy.serializers.schemas.registry import KnownSchema
+from samzapy.serializers.schemas.framed import FRAME, KnownSchema, SchemaSerde, frame, id_in
 from samzapy.serializers.typed import typed_serde
 
 #: Raises ValidationError.
@@ -47,7 +47,7 @@ class JsonSchemaSerde(SchemaSerde):
     doubt = NULL
 
     def _functions(self) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
-        encode: Callable[[Any], bytes] = to_json
+        encode: Callable[[Any], bytes] = orjson.dumps
         decode: Callable[[bytes], Any] = from_json
         if self.object_type is None:
             return self._writing(encode, _document), self._reading(decode)

@@ -1,4 +1,4 @@
-"""Protobuf with a registry: generated classes, or dicts that are read by the registry's descriptors.
+"""Protobuf with a registry: messages of generated classes.
 
 After the frame comes the place of the message's class in its file: the index of the class, after the indexes of the
 classes around it, as zigzag varints with their count in front; one byte 0 stands for the first class of the file.
@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from typing import Any
 
 from confluent_kafka.schema_registry import Schema, SchemaReference
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from samzapy.errors import SerdeError
-from samzapy.serializers.schemas.framed import FRAME, SchemaSerde, frame, id_in
-from samzapy.serializers.schemas.registry import KnownSchema
+from samzapy.serializers.schemas.framed import FRAME, KnownSchema, SchemaSerde, frame, id_in
 from samzapy.serializers.typed import shown
 
 _PROTOBUFS_OWN = "google/protobuf/"
-#: An imported file comes before the files that import it.
-_FILES = ("any", "source_context", "type", "api", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
 
 
 class ProtobufSerde(SchemaSerde):
-    """Messages of protobuf: objects of a generated class.
-
-    1. Its file is the schema to write with; its imports are references, with their file names as subjects. A message of
-       a class with another full name is refused.
-    2. Without a class, messages are read as dicts, and none are written. They have the names of the `.proto` file, all
-       fields but unset optional ones, enums as their names, 64-bit numbers as ints, bytes as bytes.
+    """Objects of a generated class. Its file is the schema to write with; its imports are references, with their file
+    names as subjects. A message of a class with another full name is refused.
     """
 
     name = "protobuf"
@@ -81,18 +73,13 @@ class ProtobufSerde(SchemaSerde):
 
         return from_bytes
 
-    def _reader(self, schema_id: int, place: Sequence[int], wanted: type[Message] | None) -> Callable[[bytes], Any]:
-        written = _class_at(self._prepare(self._registry.schema_of(schema_id), writing=False), place)
-        if wanted is not None:
-            if wanted.DESCRIPTOR.full_name != written.full_name:
-                raise SerdeError(
-                    f"protobuf serde: expected {wanted.DESCRIPTOR.full_name}, got "
-                    f"{written.full_name} (schema {schema_id})"
-                )
-            found: Callable[[bytes], Any] = wanted.FromString
-            return found
-        parse = message_factory.GetMessageClass(written).FromString
-        return lambda data: _as_dict(parse(data))
+    def _reader(self, schema_id: int, place: Sequence[int], kind: type[Message] | None) -> Callable[[bytes], Any]:
+        written = _name_at(self._prepare(self._registry.schema_of(schema_id), writing=False), place)
+        if kind is None or kind.DESCRIPTOR.full_name != written:
+            wanted = _wanted(kind) if kind is None else kind.DESCRIPTOR.full_name
+            raise SerdeError(f"protobuf serde: expected {wanted}, got {written} (schema {schema_id})")
+        result: Callable[[bytes], Any] = kind.FromString
+        return result
 
     def _written(self) -> KnownSchema:
         if self._settings.use_latest:
@@ -114,20 +101,12 @@ class ProtobufSerde(SchemaSerde):
             if not item.name.startswith(_PROTOBUFS_OWN):
                 yield self._registry.reference(item.name, self._schema(item))
 
-    def _prepare(self, known: KnownSchema, *, writing: bool) -> FileDescriptor:
-        pool = descriptor_pool.DescriptorPool()
-        own: list[FileDescriptor] = [import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR for name in _FILES]
-        # Producers may register these files, too, in the form of another version, which the pool would refuse.
-        others = [each for each in known.references if each[0] not in {file.name for file in own}]
+    def _prepare(self, known: KnownSchema, *, writing: bool) -> descriptor_pb2.FileDescriptorProto:
         try:
-            for file in own:
-                pool.AddSerializedFile(file.serialized_pb)
-            for name, text in others:
-                _add(pool, name, text)
-            return pool.FindFileByName(_add(pool, f"schema-{known.id}.proto", known.text))
-        except Exception as cause:
+            return descriptor_pb2.FileDescriptorProto.FromString(base64.standard_b64decode(known.text.encode("ascii")))
+        except (DecodeError, ValueError) as cause:
             reason = " ".join(str(cause).split()) or type(cause).__name__
-            raise SerdeError(f"protobuf serde: schema {known.id} is no file descriptor ({reason})") from cause
+            raise SerdeError(f"protobuf serde: {known} is no file descriptor ({reason})") from cause
 
     def _record(self) -> str | None:
         return None if self.object_type is None else self.object_type.DESCRIPTOR.full_name
@@ -135,14 +114,6 @@ class ProtobufSerde(SchemaSerde):
 
 def _wanted(kind: type[Message] | None) -> str:
     return "an object of a generated class, named by samza.msg.type" if kind is None else shown(kind)
-
-
-def _add(pool: Any, name: str, text: str) -> str:
-    """Add a file under the name that others import it by; a name of its own is kept."""
-    file = descriptor_pb2.FileDescriptorProto.FromString(base64.standard_b64decode(text.encode("ascii")))
-    file.name = name
-    pool.Add(file) if hasattr(pool, "Add") else pool.AddSerializedFile(file.SerializeToString())
-    return name
 
 
 def _place_of(found: Descriptor) -> tuple[int, ...]:
@@ -155,15 +126,15 @@ def _place_of(found: Descriptor) -> tuple[int, ...]:
     return tuple(place)
 
 
-def _class_at(file: FileDescriptor, place: Sequence[int]) -> Descriptor:
-    inside = list(file.message_types_by_name.values())
-    found = None
+def _name_at(file: descriptor_pb2.FileDescriptorProto, place: Sequence[int]) -> str:
+    """The full name of the class at a place in a file."""
+    inside, names = file.message_type, [file.package]
     for index in place:
         if not 0 <= index < len(inside):
             raise SerdeError(f"protobuf serde: expected a class of the schema's file, got number {list(place)}")
-        found = inside[index]
-        inside = list(found.nested_types)
-    return found
+        names.append(inside[index].name)
+        inside = inside[index].nested_type
+    return ".".join(filter(None, names))
 
 
 def _place_bytes(place: Sequence[int]) -> bytes:
@@ -204,30 +175,3 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         if data[at - 1] < 0x80:
             return (number >> 1) ^ -(number & 1), at
     raise SerdeError("protobuf serde: expected the place of a class after the schema id, got bytes that are none")
-
-
-def _as_dict(message: Message) -> dict[str, Any]:
-    found = {}
-    for field in message.DESCRIPTOR.fields:
-        if not field.has_presence or message.HasField(field.name):
-            found[field.name] = _value(field, getattr(message, field.name))
-    return found
-
-
-def _value(field: FieldDescriptor, value: Any) -> Any:
-    inner = field.message_type
-    if inner is not None and inner.GetOptions().map_entry:
-        one = inner.fields_by_name["value"]
-        return {key: _single(one, each) for key, each in value.items()}
-    if field.is_repeated:
-        return [_single(field, each) for each in value]
-    return _single(field, value)
-
-
-def _single(field: FieldDescriptor, value: Any) -> Any:
-    if field.message_type is not None:
-        return _as_dict(value)
-    if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return value if known is None else known.name
-    return value

@@ -198,10 +198,7 @@ class EntryCodec:
         except EnvironmentFailure:
             raise
         except Exception as cause:
-            rare = self._value_serde.rare_bytes(value, cause)
-            if rare is None:
-                raise self._refused("value of key", key, self._value_serde, value, cause) from cause
-            data = rare
+            raise self._refused("value of key", key, self._value_serde, value, cause) from cause
         if type(data) is not bytes:
             raise self._not_bytes("value of key", key, data)
         if self._doubt is not None and data.find(self._doubt) >= 0:

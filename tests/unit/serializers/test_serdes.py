@@ -176,13 +176,12 @@ def test_json_that_is_nested_too_deep_is_an_error():
 
 
 @given(st.integers(-(2**200), 2**200) | st.integers(2**64 - 2, 2**64 + 2) | st.integers(-(2**63) - 2, -(2**63) + 2))
-def test_json_has_ints_of_any_size(number):
+def test_json_reads_and_shows_ints_of_any_size(number):
     value = {"wei": number, "all": [number, {"n": (number, -1.5, None, "text")}], "yes": True}
     data = json.dumps(value, separators=(",", ":")).encode()
     read = JsonSerde().from_bytes(data)
     assert read == json.loads(data)
     assert type(read["wei"]) is int
-    assert JsonSerde().wider().to_bytes(value) == data
     assert as_json(value) == data.decode()
 
 
@@ -201,24 +200,14 @@ def test_what_is_no_json_has_a_reason_with_its_place(data, reason):
     assert serde.misfit(caught.value) == reason
 
 
-@given(st.integers(2**64, 2**90), st.booleans())
-def test_a_store_has_ints_of_any_size(number, negative):
+def test_a_store_refuses_what_json_has_not():
     codec = EntryCodec("s", StringSerde(), JsonSerde())
-    value = {"wei": -number if negative else number, "all": [number]}
-    data = codec.encode_values(["a", "b"], [value, {"n": 1}], False)
-    assert [codec.decode_value("a", each) for each in data] == [value, {"n": 1}]
     with pytest.raises(SerdeError, match="Type is not JSON serializable: set"):
         codec.encode_value("a", {"n": {1}})
     with pytest.raises(SerdeError, match=r"key 'a'.*Integer exceeds 64-bit range"):
-        codec.encode_value("a", [number, {1}])
+        codec.encode_value("a", [2**64])
     with pytest.raises(SerdeError, match="has no nan"):
-        codec.encode_value("a", [number, math.nan])
-
-
-@pytest.mark.parametrize("beside", [{1, 2}, object(), b"bytes"])
-def test_a_long_int_does_not_let_pass_what_json_has_not(beside):
-    with pytest.raises(TypeError):
-        JsonSerde().wider().to_bytes([2**64, beside])
+        codec.encode_value("a", [1, math.nan])
 
 
 @pytest.mark.parametrize("serde", [serde for serde, *_ in WRITTEN])
