@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
-from samzapy.clock import STALE_AFTER, SYSTEM_CLOCK, Clock, Measured
+from samzapy.clock import STALE_AFTER, SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.progress import Progress, SameFailures
-from samzapy.coordinator.status import ChangelogSize, ContainerFailure, JobStatus
+from samzapy.coordinator.status import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Overdue
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive, Facts, HttpAddress, UserFailure
@@ -21,29 +21,18 @@ from samzapy.job.model import replica_of
 BEATS, STANDBY_BEATS = 200, 4
 #: How many times as often containers report while they should notice a request at once.
 HURRY = 10
+#: Seconds between two measurements of a container's lag.
+LAG_S = 5.0
+#: Seconds for which the job's clock may stand still, while a task advances, before a warning.
+STALL_S = 120.0
+#: Equal failures of the user's code that end the job.
+SAME_FAILURES = 4
 #: Phases after which no more reports come.
 _ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}
 
 
 def _ignore(container_id: str, said: Facts | UserFailure) -> None:
     """The default of both listeners."""
-
-
-@dataclass(frozen=True)
-class Oversight:
-    """Settings and callbacks of a driver's watch over its containers.
-
-    `lag_s`: seconds between two measurements of a container's lag. `stall_s`: seconds for which the job's clock may
-    stand still before a warning. `same_failures`: the number of equal failures that end the job. `on_facts` gets the
-    facts of each report; `on_failure` gets each failure of the user's code that ended an attempt; repeated failures
-    count once. Any thread may call them.
-    """
-
-    stall_s: float = 120.0
-    same_failures: int = 4
-    lag_s: float = 5.0
-    on_facts: Callable[[str, Facts], None] = _ignore
-    on_failure: Callable[[str, UserFailure], None] = _ignore
 
 
 class Coordinator:
@@ -62,12 +51,11 @@ class Coordinator:
         downgrades: tuple[GuaranteeWarning, ...] = (),
         clocks: KeptClocks | None = None,
         epoch: int | None = None,
-        oversight: Oversight | None = None,
+        listen: Callable[[str, Facts | UserFailure], None] = _ignore,
     ) -> None:
-        """`downgrades`: the reasons why the job's guarantee is weakened, for its status; `clocks`: the clocks of
-        earlier runs; `epoch`: the run's recorded epoch, None without a record; `oversight`: how the driver watches the
-        containers."""
-        over = oversight or Oversight()
+        """`downgrades`: the reasons why the job's guarantee is weakened, for its status. `clocks`: the clocks of
+        earlier runs. `epoch`: the run's recorded epoch, None without a record. `listen` gets the facts of each report,
+        and each failure of the user's code that ended an attempt, repeated ones once; from any thread."""
         ids = tuple(container.id for container in spec.model.containers)
         self._name = name
         self._downgrades = downgrades
@@ -85,24 +73,22 @@ class Coordinator:
         beats = len(ids) + STANDBY_BEATS * len(self._standbys)
         self._pace_s = min(lease_s / 3, max(1.0, beats / BEATS))
         self._leases = Leases((*ids, *self._standbys), lease_s, clock, epoch)
-        now, lag_s = clock.monotonic(), max(over.lag_s, self._pace_s)
+        now, lag_s = clock.monotonic(), max(LAG_S, self._pace_s)
         # A lease has room for three reports, so the figures of a container are known as long as its lease.
         self._progress = Progress((*ids, *self._standbys), now, lag_s, lease_s / STALE_AFTER)
         self._ran: set[str] = set()
         #: The HTTP ports of the newest attempts, by container, from their first reports on; none of a run that has lost
         #: the job. Any thread may look an entry up.
         self.ports: dict[str, HttpAddress] = {}
-        self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), over.stall_s, clock)
+        self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), STALL_S, clock)
         self._clock = clock
-        self._same_failures = SameFailures(over.same_failures, clock)
-        self._on_facts, self._on_failure = over.on_facts, over.on_failure
+        self._same_failures = SameFailures(SAME_FAILURES, clock)
+        self._listen = listen
         self._started: float | None = None
         self._newest = 0.0
         self._processes: dict[str, AttemptProcess | None] = {}
         #: The container that each process registered last.
         self._last_of: dict[tuple[str, int, int], str] = {}
-        self._changelogs: Measured[Mapping[str, ChangelogSize]] = Measured({}, 0.0)
-        self._changelogs_s = 0.0
         self._lock = threading.Lock()
 
     def knows(self, container_id: str) -> bool:
@@ -188,7 +174,7 @@ class Coordinator:
                 if report.phase in _ENDS:
                     self._leases.finish(report.container_id, report.epoch, _ENDS[report.phase])
             # Outside the lock: the listener may take its time without delaying other reports.
-        self._on_facts(report.container_id, report.facts)
+        self._listen(report.container_id, report.facts)
         return directive
 
     def directive(self, container_id: str, epoch: int) -> Directive:
@@ -214,7 +200,7 @@ class Coordinator:
             if failure.error == JobTakenOver.__name__:
                 self._abandon(failure.message)
         if failure.user is not None and times == 1:
-            self._on_failure(failure.container_id, failure.user)
+            self._listen(failure.container_id, failure.user)
         return failure.permanent
 
     def release(self, container_id: str) -> None:
@@ -270,14 +256,8 @@ class Coordinator:
                 downgrades=self._downgrades,
                 counts=progress.counts,
                 clocks=self._clocks.status(),
-                changelogs=self._changelogs.value if self._changelogs.is_known(now, self._changelogs_s) else {},
                 at=now,
             )
-
-    def note_changelogs(self, sizes: Mapping[str, ChangelogSize], period_s: float) -> None:
-        """Take the sizes of the job's changelogs, by store, which are measured every `period_s` seconds."""
-        with self._lock:
-            self._changelogs, self._changelogs_s = Measured(sizes, self._clock.monotonic()), period_s
 
     @property
     def kept_checkpoint_clock(self) -> int | None:

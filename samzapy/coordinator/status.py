@@ -28,15 +28,6 @@ class RestoredStore:
 
 
 @dataclass(frozen=True)
-class ChangelogSize:
-    """The changelog of a store: its partitions, and the offsets between beginning and end of all of them. There are at
-    most that many records, since compaction and the ends of transactions leave gaps."""
-
-    partitions: int
-    offsets: int
-
-
-@dataclass(frozen=True)
 class ContainerFailure:
     """The reason why an attempt ended: the error's class name, its message in one line, its exit code, whether another
     attempt would fail in the same way, and the failure of the user's code, if it was one."""
@@ -139,9 +130,8 @@ class JobStatus:
     """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the
     number of failures; `failures` has the newest. `downgrades` are reasons why the job's guarantee is weakened;
     `counts`, by `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their
-    `remaining` counts the offsets that they still have to read. `clocks` are in event time. `changelogs`, by store, are
-    as of the driver's last check, and empty if that was long ago. `at` is the time of this status on the driver's
-    monotonic clock, in seconds."""
+    `remaining` counts the offsets that they still have to read. `clocks` are in event time. `at` is the time of
+    this status on the driver's monotonic clock, in seconds."""
 
     name: str
     stopping: bool = False
@@ -155,7 +145,6 @@ class JobStatus:
     standbys: tuple[ContainerStatus, ...] = ()
     clocks: ClockStatus = field(default_factory=ClockStatus)
     draining: bool = False
-    changelogs: Mapping[str, ChangelogSize] = field(default_factory=dict)
     at: float = field(default=0.0, compare=False)
 
     @property

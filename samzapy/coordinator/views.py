@@ -214,10 +214,6 @@ _CHECKPOINT_CLOCK = gauge(
     "job_checkpoint_timestamp_seconds", "Latest event time for which every task has a checkpoint of its state."
 )
 _STALLED = gauge("job_clock_stalled_seconds", "Time for which the job's clock has stood still while a task's advanced.")
-_CHANGELOG = gauge(
-    "job_changelog_offsets",
-    "Offsets between beginning and end of a store's changelog: at most so many records, as compaction leaves gaps.",
-)
 _CONTAINERS = gauge("containers", "Containers, by the state of their lease and by phase.")
 _UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended well.")
 _RESTARTS = counter("container_restarts", "Attempts of the container after the first.")
@@ -249,7 +245,7 @@ _NUMBERS = {
 #: The families that the driver exports. Of `errors` it has what was skipped and dead-lettered.
 OF_THE_DRIVER = (
     *(_BUILD, _SECONDS, _JOB_PROCESSED, _JOB_COMMITS, _FAILURES, _WEAKENED, _STOPPING),
-    *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CHANGELOG, _CONTAINERS, _UP, _RESTARTS),
+    *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CONTAINERS, _UP, _RESTARTS),
     *(_POSITION, _END, _LAG, _WORST_LAG, _LAG_AGE, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL),
     *dict.fromkeys(named.family for named in _NUMBERS.values()),
 )
@@ -272,8 +268,6 @@ def job_series(status: JobStatus) -> Series:
         (_CHECKPOINT_CLOCK, None if clocks.checkpoint is None else clocks.checkpoint / 1000),
     ):
         _add(series, family, value, place)
-    for store, size in status.changelogs.items():
-        series.add(_CHANGELOG, size.offsets, (*place, ("store", store)))
     for role, containers in (("active", status.containers), ("standby", status.standbys)):
         for each in containers:
             series.add(_CONTAINERS, 1.0, (*place, ("role", role), ("state", each.state), ("phase", each.phase)))

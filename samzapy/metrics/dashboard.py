@@ -116,7 +116,6 @@ _ROWS: Mapping[str, Sequence[tuple[Any, ...]]] = {
             _by("sum", f"deriv(samzapy_store_changelog_offset{_JOB}[$__rate_interval])", "store"),
         ),
         ("Changelog bytes a second", "Bps", _rate("store_changelog_written_bytes_total", "store")),
-        ("Changelogs: offsets from beginning to end", "short", _of_job("job_changelog_offsets", "{{store}}")),
         ("Object caches", "bytes", _sum("store_cache_bytes", "store")),
         ("RocksDB memtables", "bytes", _sum("store_rocksdb_memtables_bytes", "store")),
         ("Keys, estimated", "short", _sum("store_rocksdb_keys", "store")),

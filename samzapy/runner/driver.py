@@ -1,51 +1,87 @@
-"""Runs the driver's side of a job, wherever its containers run: the coordinator, and the rows of the table of
-checks."""
+"""Runs the driver's side of a job, wherever its containers run: the coordinator, and the rows of the table of checks.
+
+`InputsWatch` notices changes of the inputs:
+
+    change                          with job.inputs.refresh.ms     without
+    a new stream matches            the job starts again           the next start reads it
+    a stream has new partitions     the job starts again           a warning; the next start reads them
+    a stream was deleted, and       the run fails                  the run fails
+    created again under its name
+
+The positions of a job mean nothing in a stream that was created again, and its containers may skip records there
+without an error. The job starts again like this:
+
+1  the driver lists and describes the streams, one request per system, at this interval
+2  a change that the job can follow: the driver reports it, and every container commits and stops
+3  the run notes that its process starts the job again, and ends
+4  a command executes itself anew, a program's call starts the job from the beginning: it claims the job, unless another
+   run owns it meanwhile, and the containers start from their commits; a new input begins at its oldest record
+
+A new stream that does not fit the job is announced once. A start would refuse it, so the job follows no change while
+it is there. If the process dies anywhere between, the next start finds the change as well.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import TracebackType
 from typing import final
 
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import StreamDescription
+from samzapy.api.task import CopartitionedTask
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.supervision import outage
 from samzapy.container.supervision.job_records import JobRecords, Ownership
 from samzapy.container.supervision.logs import record_of
-from samzapy.coordinator.coordinator import Coordinator, Oversight
-from samzapy.coordinator.status import ChangelogSize
+from samzapy.container.tasks.task_class import load_task_class
+from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
+from samzapy.errors import EnvironmentFailure
+from samzapy.failpoints import reach
 from samzapy.job.lease import Facts, UserFailure
-from samzapy.job.planner import changelog_partition_count
+from samzapy.job.planner import check_copartitioned, find_inputs, follow_growth, from_json, keeps_state, refusal
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.handover import OwnershipWatch
-from samzapy.runner.inputs import InputsWatch
+from samzapy.system.clients import SystemClients, traits_of
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two checks of the clock; of the changelogs, and before the first of these.
-_CLOCK_PACE_S, _SIZES_PACE_S, _SIZES_FIRST_S = 1.0, 60.0, 5.0
-#: Seconds that the clock of the job may stand still, while a task advances, before a warning.
-_CLOCK_STALL_S = 120.0
+#: Seconds between two checks of the clock.
+_CLOCK_PACE_S = 1.0
+#: Most seconds between two checks, one request per system.
+PACE_S = 30.0
 
 
-def log_failure(container_id: str, failure: UserFailure) -> None:
-    """Log a failure of the user's code that ended an attempt."""
-    logger.error("container %s: %s failed\n%s", container_id, failure.where, failure.traceback)
+def log_report(container_id: str, said: Facts | UserFailure) -> None:
+    """Log a failure of the user's code that ended an attempt, and the lines that a container sent, as if they had been
+    logged here. An outage is the same one for all containers."""
+    if isinstance(said, UserFailure):
+        logger.error("container %s: %s failed\n%s", container_id, said.where, said.traceback)
+        return
+    for line in said.lines:
+        if line.logger == outage.__name__:
+            outage.OUTAGES.repeat(f"container {container_id}", line.text)
+            continue
+        target = logging.getLogger(line.logger)
+        if target.isEnabledFor(line.level):
+            target.handle(record_of(line, container_id))
+    if said.lines_left_out:
+        logger.info("container %s: %d log lines are in its own file only", container_id, said.lines_left_out)
 
 
 def coordinator_of(
     prepared: PreparedJob,
     spec: JobSpec,
     clock: Clock = SYSTEM_CLOCK,
-    on_failure: Callable[[str, UserFailure], None] = log_failure,
+    listen: Callable[[str, Facts | UserFailure], None] = log_report,
 ) -> Coordinator:
-    """The coordinator of a prepared job, for the containers of `spec`. `on_failure` gets the failures of the user's
-    code, each of a kind once."""
+    """The coordinator of a prepared job, for the containers of `spec`."""
     config = prepared.config
     return Coordinator(
         config.name,
@@ -55,26 +91,8 @@ def coordinator_of(
         downgrades=prepared.guarantee_warnings,
         clocks=prepared.clocks,
         epoch=prepared.epoch,
-        oversight=Oversight(
-            _CLOCK_STALL_S,
-            on_facts=log_lines,
-            on_failure=on_failure,
-        ),
+        listen=listen,
     )
-
-
-def log_lines(container_id: str, facts: Facts) -> None:
-    """Log the lines that a container sent, as if they had been logged here. An outage is the same one for all
-    containers."""
-    for line in facts.lines:
-        if line.logger == outage.__name__:
-            outage.OUTAGES.repeat(f"container {container_id}", line.text)
-            continue
-        target = logging.getLogger(line.logger)
-        if target.isEnabledFor(line.level):
-            target.handle(record_of(line, container_id))
-    if facts.lines_left_out:
-        logger.info("container %s: %d log lines are in its own file only", container_id, facts.lines_left_out)
 
 
 @contextmanager
@@ -84,8 +102,8 @@ def watching(
     on_event: Callable[[str], None] = lambda _: None,
     asked: Callable[[], bool] = lambda: False,
 ) -> Iterator[OwnershipWatch]:
-    """Run the checks of a job as long as the context lasts: its owner, its clock, its inputs and its changelogs.
-    `on_event` gets lines about handovers, inputs and changelogs. `asked`: whether the run was asked to stop."""
+    """Run the checks of a job as long as the context lasts: its owner, its clock and its inputs.
+    `on_event` gets lines about handovers and inputs. `asked`: whether the run was asked to stop."""
     config = prepared.config
     checks = Checks(JobRecords.of(config, "checks"))
 
@@ -109,7 +127,6 @@ def watching(
         ) as watch,
     ):
         ClockKeeper(checks, coordinator)
-        watch_sizes(changelogs_of(prepared), coordinator, checks, on_event)
         yield watch
 
 
@@ -136,49 +153,128 @@ class ClockKeeper:
         return True
 
 
-def changelogs_of(prepared: PreparedJob) -> dict[str, Sequence[SystemStreamPartition]]:
-    """The changelog partitions of each store."""
+@final
+class InputsWatch:
+    """A context with a row of the checks: the inputs of the job. It ends after the checks, and raises
+    EnvironmentFailure at its end if an input was created again, unless there is an exception already."""
 
-    def partitions(stream: SystemStream) -> Sequence[SystemStreamPartition]:
-        return [SystemStreamPartition(*stream, n) for n in range(changelog_partition_count(prepared.model))]
+    def __init__(
+        self,
+        prepared: PreparedJob,
+        coordinator: Coordinator,
+        checks: Checks,
+        on_event: Callable[[str], None],
+        pace_s: float = PACE_S,
+    ) -> None:
+        """`coordinator` stops the containers. `on_event` gets a line for each change."""
+        config = self._config = prepared.config
+        self._given = prepared.given or config
+        self._coordinator = coordinator
+        self._checks = checks
+        self._on_event = on_event
+        self._known = {
+            stream: description
+            for stream, description in prepared.inputs.items()
+            if not traits_of(config.systems[stream.system]).read_only
+        }
+        self._tasks = frozenset(task.name for task in prepared.model.tasks)
+        self._task_class = load_task_class(config.task.task_class)
+        refresh_ms = self._given.task.refresh_ms
+        self._follows = refresh_ms is not None and prepared.endless
+        self._pace_s = pace_s if refresh_ms is None else min(pace_s, refresh_ms / 1000)
+        self._replaced = ""
+        self._refused: set[SystemStream] = set()
+        self.changed = False
+        """Whether the containers were stopped so that the job starts again."""
 
-    stores = prepared.config.stores.values()
-    return {store.name: partitions(store.changelog) for store in stores if store.changelog is not None}
+    def __enter__(self) -> InputsWatch:
+        if self._known or self._follows:
+            self._checks.add(Row("inputs", self._pace_s, self._check))
+        return self
 
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._replaced and kind is None:
+            raise EnvironmentFailure(self._replaced)
 
-def watch_sizes(
-    changelogs: Mapping[str, Sequence[SystemStreamPartition]],
-    coordinator: Coordinator,
-    checks: Checks,
-    on_event: Callable[[str], None] = logger.warning,
-) -> None:
-    """Report the sizes of the changelog partitions of each store to the coordinator from now on. `on_event` gets a line
-    for each changelog that has grown."""
-    known = {of[0].system_stream: (store, len(of)) for store, of in changelogs.items() if of}
+    def _check(self) -> bool:
+        clients = self._checks.records.clients
+        described = clients.describe(self._known)
+        if self._is_replaced(described):
+            return False
+        changes = self._grown(described)
+        if self._follows:
+            changes += self._new(clients)
+        if changes and not self._refused and not self._coordinator.stopping:
+            self.changed = True
+            self._on_event(f"{', '.join(changes)}: every task commits, and the job starts again")
+            reach("inputs.2")
+            self._coordinator.stop()
+        return not self.changed
 
-    def size(ssps: Sequence[SystemStreamPartition]) -> ChangelogSize:
-        logs = checks.records.clients.offsets(ssps)
-        return ChangelogSize(len(ssps), sum(log.upcoming - log.oldest for log in logs.values()))
+    def _is_replaced(self, described: Mapping[SystemStream, StreamDescription | None]) -> bool:
+        """Whether a stream was created again; stops the containers then."""
+        for stream, now in described.items():
+            before = self._known[stream]
+            if now is not None and now.stream_id != before.stream_id:
+                self._replaced = (
+                    f"{stream}: it was deleted and created again while the job ran (id {before.stream_id}, now "
+                    f"{now.stream_id}), so the positions of the job mean nothing in it: the job stops; the next start "
+                    "says how to go on"
+                )
+                self._coordinator.stop()
+                self._on_event(f"error: {self._replaced}")
+                return True
+        return False
 
-    def check() -> bool:
-        for stream, description in checks.records.clients.describe(known).items():
-            store, count = known[stream]
-            if description is not None and description.partitions > count:
-                known[stream] = store, description.partitions
-                on_event(f"warning: {_grown(stream, store, count, description.partitions)}")
-        coordinator.note_changelogs({store: size(of) for store, of in changelogs.items()}, _SIZES_PACE_S)
-        return True
+    def _grown(self, described: Mapping[SystemStream, StreamDescription | None]) -> list[str]:
+        """The streams with new partitions that the job follows, as words; reports the others. A container notices by
+        itself that its stream is gone."""
+        counts = {stream: (now or self._known[stream]).partitions for stream, now in described.items()}
+        changes = []
+        for stream, now in described.items():
+            before = self._known[stream]
+            if now is None or now.partitions <= before.partitions:
+                continue
+            change = f"{stream} has grown from {before.partitions} to {now.partitions} partitions"
+            reason = self._unfit(counts) if self._follows else ""
+            if self._follows and not reason:
+                changes.append(change)
+                continue
+            self._known[stream] = now
+            effect = (
+                f", and the job goes on without the new ones: {reason}"
+                if reason
+                else ": the next start of the job reads the new ones, from their beginning"
+            )
+            self._on_event(f"warning: {change}{effect}")
+        return changes
 
-    if changelogs:
-        checks.add(Row("changelogs", _SIZES_PACE_S, check), _SIZES_FIRST_S)
+    def _unfit(self, counts: Mapping[SystemStream, int]) -> str:
+        """The reason why a start would refuse these partition counts; empty if it would not."""
+        inputs = {stream: count for stream, count in counts.items() if stream in self._config.task.inputs}
+        recorded = from_json(self._checks.records.checkpoints.read_record(JobRecord.INPUTS).newest)
+        try:
+            followed = follow_growth(recorded, inputs, keeps_state=keeps_state(self._config.stores))
+            check_copartitioned(self._config, followed, self._task_class)
+        except EnvironmentFailure as refused:
+            return str(refused)
+        return ""
 
-
-def _grown(stream: SystemStream, store: str, before: int, now: int) -> str:
-    return (
-        f"changelog {stream} of store '{store}' has grown from {before} to {now} partitions: this run goes on with the "
-        "first "
-        f"{before}, but no start accepts it, and Kafka takes no partition away. Before the next start copy its entries "
-        "to a "
-        f"changelog of another name, stores.{store}.changelog (samzapy.dataframe.read_store, then write_store with "
-        "place_by)"
-    )
+    def _new(self, clients: SystemClients) -> list[str]:
+        """The new streams that the job can follow, as words; reports the others."""
+        listed = clients.names({pattern.stream.system for pattern in self._given.task.patterns})
+        matching = find_inputs(self._given, listed).streams - set(self._config.task.inputs)
+        joining = issubclass(self._task_class, CopartitionedTask)
+        changes, refused = [], set()
+        for stream, description in clients.describe(matching).items():
+            if description is None:
+                continue  # it is gone again
+            reason = refusal(self._given, stream, description.partitions, self._tasks, joining=joining)
+            if reason is None:
+                changes.append(f"{stream} is a new input")
+                continue
+            refused.add(stream)
+            if stream not in self._refused:
+                self._on_event(f"warning: task.inputs: {reason}; the job goes on without it")
+        self._refused = refused
+        return changes

@@ -23,23 +23,22 @@ Ownership changes at step 7, with every fence, whether or not the earlier steps 
 4. A second new run overwrites the request of the first. The previous run follows the newest request; of the two new
    runs, the one that takes over last owns the job.
 5. A run that ends to start again for changed inputs has let go: its process then finds the new owner, and ends. If it
-   owns the job again before step 7, the new run asks it again.
+   owns the job again before step 7, it is fenced.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from types import TracebackType
 from typing import final
 
 from samzapy.admin.running import has_ended, may_answer
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
-from samzapy.checkpoint.records import read_owner
-from samzapy.checkpoint.topic import one_pass, wait_at_most
+from samzapy.checkpoint.topic import wait_at_most
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, Ownership
@@ -134,28 +133,20 @@ class Handover:
             self._wait(_ANSWER_PACE_S)
         return True
 
-    @contextmanager
-    def _records(self, *, go: bool) -> Iterator[CheckpointManager]:
-        """The current records. A previous run that has started again is asked under its new id."""
+    def _has_answered(self) -> bool:
+        checkpoints = self._records()
+        answer = checkpoints.read_record(JobRecord.HEARD).newest or {}
+        answered = (answer.get("run"), answer.get("by")) == (self._before.id, self._request.by.id)
+        return answered or has_ended(checkpoints, self._before)
+
+    def _has_ended(self) -> bool:
+        return has_ended(self._records(), self._before)
+
+    def _records(self) -> CheckpointManager:
         checkpoints = self._answers.checkpoints
         # A dead container may have left a transaction open. Only the fence ends it, so the fence must not wait for it.
         wait_at_most(checkpoints, ANSWER_S)
-        with one_pass(checkpoints):
-            owner, before = read_owner(checkpoints), self._before
-            if owner is not None and owner.id != before.id and (owner.host, owner.pid) == (before.host, before.pid):
-                self._before = owner
-                self._ask(go=go)
-            yield checkpoints
-
-    def _has_answered(self) -> bool:
-        with self._records(go=False) as checkpoints:
-            answer = checkpoints.read_record(JobRecord.HEARD).newest or {}
-            answered = (answer.get("run"), answer.get("by")) == (self._before.id, self._request.by.id)
-            return answered or has_ended(checkpoints, self._before)
-
-    def _has_ended(self) -> bool:
-        with self._records(go=True) as checkpoints:
-            return has_ended(checkpoints, self._before)
+        return checkpoints
 
 
 @final

@@ -17,11 +17,11 @@ from typing import Protocol
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.errors.user_failures import one_line, user_failure
-from samzapy.container.restart import RestartingContainer, build_container
+from samzapy.container.restart import build_container
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.watch import ContainerProcess, ServePort, no_port
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.status import ContainerFailure, JobStatus
+from samzapy.coordinator.status import ContainerFailure
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import (
     EnvironmentFailure,
@@ -35,7 +35,7 @@ from samzapy.errors import (
     TaskMigrated,
     Unreachable,
 )
-from samzapy.job.lease import Stall, UserFailure
+from samzapy.job.lease import Stall
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import (
     Backoff,
@@ -86,10 +86,12 @@ class Restarts:
         may_restart: Callable[[], bool] = lambda: True,
         wait: Callable[[float], object] | None = None,
         has_run: Callable[[], bool] = lambda: False,
+        *,
+        note: Callable[[Exception], object] = lambda _: None,
     ) -> None:
-        """`on_failure` gets each failure that is followed by a restart, and a phrase about the restart. `may_restart`
-        returns whether this run still owns the job. `wait` sleeps between two starts, and returns early after a stop.
-        Once a container `has_run`, outages are outlasted: its systems were reached."""
+        """`note` gets each failure, `on_failure` each that is followed by a restart, and a phrase about the restart.
+        `may_restart` returns whether this run still owns the job. `wait` sleeps between two starts, and returns early
+        after a stop. Once a container `has_run`, outages are outlasted: its systems were reached."""
         self._build = build
         self._backoff = backoff
         self._clock = clock
@@ -98,6 +100,7 @@ class Restarts:
         self._stopped = threading.Event()
         self._wait = wait or self._stopped.wait
         self._has_run = has_run
+        self._note = note
         self._current: Startable | None = None
 
     def stop(self) -> None:
@@ -116,8 +119,11 @@ class Restarts:
             began = self._clock.monotonic()
             try:
                 container.run()
-            except _MAY_PASS as failure:
-                if isinstance(failure, _STAYS) or self._stopped.is_set() or not self._may_restart():
+            except Exception as failure:
+                self._note(failure)
+                if not isinstance(failure, _MAY_PASS) or isinstance(failure, _STAYS):
+                    raise
+                if self._stopped.is_set() or not self._may_restart():
                     raise
                 self._pause(failure, self._clock.monotonic() - began)
             else:
@@ -134,53 +140,6 @@ class Restarts:
         count = "" if outage else f" ({self._backoff.failures} of {self._backoff.limit})"
         self._on_failure(failure, f"starting again {starts(delay)}{count}")
         self._wait(delay)
-
-
-class _Listener:
-    """Passes the status on, and reports the first signal or request to stop."""
-
-    def __init__(self, options: RunOptions, signals: StopSignals) -> None:
-        self._options = options
-        self._signals = signals
-        self._told = False
-
-    def __call__(self, status: JobStatus) -> bool:
-        """Returns whether it wants more."""
-        if (self._signals.received or self._options.stop.asked) and not self._told:
-            self._told = True
-            self._options.on_event(STOPPING)
-        self._options.on_status(status)
-        return True
-
-
-class _Counted:
-    """A container with its failures noted at the coordinator, as the containers on Spark note theirs: for the page, the
-    metrics and the last status."""
-
-    def __init__(self, container: RestartingContainer, coordinator: Coordinator, id_: str, lease: LocalLease) -> None:
-        self._container = container
-        self._coordinator = coordinator
-        self._id = id_
-        self._lease = lease
-
-    def stop(self) -> None:
-        """Like the container's."""
-        self._container.stop()
-
-    def run(self) -> None:
-        """Run it to its end. Raises its errors."""
-        try:
-            self._container.run()
-        except Exception as error:
-            kind, code = type(error).__name__, error.exit_code if isinstance(error, SamzapyError) else 1
-            self._coordinator.fail(
-                ContainerFailure(self._id, self._lease.epoch, kind, one_line(error), code, user=user_failure(error))
-            )
-            raise
-
-
-def _logged_already(container_id: str, failure: UserFailure) -> None:
-    """The container has logged its failure in this process."""
 
 
 class LocalRunner(Runner):
@@ -201,36 +160,38 @@ class LocalRunner(Runner):
         return replace(outcome, restart=None) if signals.received or options.stop.asked else outcome
 
     def _supervised(self, prepared: PreparedJob, options: RunOptions, signals: StopSignals) -> JobOutcome:
-        config, token = prepared.config, run_token()
+        config, token, is_told = prepared.config, run_token(), False
         options.on_claimed(prepared)
         if prepared.model.standbys:
             options.on_event(
                 "job.standbytasks.replication.factor: this process runs every task, so there are no standbys"
             )
-        model = ContainerModel("0", prepared.model.tasks)
-        spec = JobSpec(
-            JobModel((model,)),
-            config.raw,
-            prepared.ends,
-            run_id=prepared.run_id,
-            transactions=prepared.transactions,
-        )
-        coordinator = coordinator_of(prepared, spec, on_failure=_logged_already)
+        model = JobModel((ContainerModel("0", prepared.model.tasks),))
+        spec = JobSpec(model, config.raw, prepared.ends, run_id=prepared.run_id, transactions=prepared.transactions)
+        # The container logs in this process.
+        coordinator = coordinator_of(prepared, spec, listen=lambda *_: None)
 
         def asked() -> bool:
             return signals.received or options.stop.asked
 
+        def report() -> bool:
+            nonlocal is_told
+            if asked() and not is_told:
+                is_told = True
+                options.on_event(STOPPING)
+            options.on_status(coordinator.status())
+            return True
+
         ownership = Ownership.of(config, prepared.run_id)
         restarts = self._restarts(prepared, coordinator, ownership, options, token)
         signals.calls(restarts.stop)
-        listener = _Listener(options, signals)
         with ExitStack() as stack:
             stack.enter_context(options.stop.stops(restarts.stop))
-            stack.callback(lambda: listener(coordinator.status()))
+            stack.callback(report)
             stack.callback(ownership.close)
             close_page = stack.enter_context(_page(config, coordinator, options, token))
             watch = stack.enter_context(watching(prepared, coordinator, options.on_event, asked))
-            watch.checks.add(Row("status", STATUS_PACE_S, lambda: listener(coordinator.status())), asks=False)
+            watch.checks.add(Row("status", STATUS_PACE_S, report), asks=False)
             try:
                 restarts.run()
             except TaskMigrated as cause:
@@ -251,11 +212,13 @@ class LocalRunner(Runner):
     ) -> Restarts:
         config, (model,) = prepared.config, coordinator.spec.model.containers
         serve_port = _port(config, options, token)
+        lease: LocalLease | None = None
 
-        def build() -> _Counted:
+        def build() -> Startable:
+            nonlocal lease
             ownership.close()
             lease = LocalLease(coordinator, model.id, ownership.look)
-            container = build_container(
+            return build_container(
                 config,
                 model,
                 lease,
@@ -264,23 +227,27 @@ class LocalRunner(Runner):
                 transactions=prepared.transactions,
                 process=ContainerProcess(on_stalled=give_up, serve_port=serve_port),
             )
-            return _Counted(container, coordinator, model.id, lease)
 
         def give_up(stall: Stall) -> None:
             """End the process: the user's code does not return, so nothing else ends the run."""
             options.on_event(f"error: container {model.id}: stalled: {stall} (task.stall.policy=fail)")
             os._exit(1)
 
-        def tell(failure: SamzapyError, next_start: str) -> None:
-            options.on_event(f"container {model.id} failed: {failure}; {next_start}")
+        def note(error: Exception) -> None:
+            """Note a failure as on Spark: for the page, the metrics and the last status."""
+            kind, code = type(error).__name__, error.exit_code if isinstance(error, SamzapyError) else 1
+            epoch = 0 if lease is None else lease.epoch
+            failure = ContainerFailure(model.id, epoch, kind, one_line(error), code, user=user_failure(error))
+            coordinator.fail(failure)
 
         return Restarts(
             build,
             backoff_of(config.spark),
             self._clock,
-            tell,
+            lambda failure, then: options.on_event(f"container {model.id} failed: {failure}; {then}"),
             lambda: coordinator.abandoned is None,
             has_run=lambda: coordinator.has_run(model.id),
+            note=note,
         )
 
 

@@ -158,12 +158,6 @@ _INPUTS = (
         ("tests/unit/coordinator/test_coordinator_service.py",),
     ),
     Mutant(
-        "samzapy/runner/handover.py",
-        "                self._before = owner\n",
-        "",
-        ("tests/unit/runner/test_handover.py",),
-    ),
-    Mutant(
         "samzapy/runner/prepare.py",
         "owner is not None and owner.id != after:",
         "False:",

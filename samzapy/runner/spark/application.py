@@ -30,7 +30,7 @@ from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.jvm import DriverJvm, RunFolder
 from samzapy.runner.spark.master import Master, environment, spark_settings
 from samzapy.runner.spark.user_code import shipped_files
-from samzapy.runner.spark.worker import run_task, warm_up
+from samzapy.runner.spark.worker import run_task
 from samzapy.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -261,11 +261,9 @@ class SparkApplication:
         """Wait until Spark has an executor on each of the hosts, at most some seconds."""
         self._wait(lambda: set(hosts) <= {place.host for place in self.executors()})
 
-    def warm(self, containers: int) -> None:
-        """Make the executors start the daemon of their Python workers, and a worker for each container, which ends at
-        once. Raises Spark's own errors."""
+    def wait_for_executors(self) -> None:
+        """Wait until Spark has as many executors as expected, at most some seconds."""
         self._wait(lambda: len(self.executors()) >= self._executors)
-        self.context.parallelize(range(containers), containers).foreachPartition(warm_up)
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         pause, rounds = threading.Event(), int(_EXECUTORS_S / _EXECUTORS_PACE_S)

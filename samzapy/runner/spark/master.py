@@ -41,10 +41,9 @@ _ON_DEMAND = re.compile(r"^(k8s|yarn)\b")
 _DRIVER_HOST = "spark.driver.host"
 _LOOPBACK = "127.0.0.1"
 _INSTANCES, _CORES = "spark.executor.instances", "spark.executor.cores"
-TASK_CPUS, DYNAMIC = "spark.task.cpus", "spark.dynamicAllocation.enabled"
-_LEAST = "spark.dynamicAllocation.minExecutors"
+_TASK_CPUS, DYNAMIC = "spark.task.cpus", "spark.dynamicAllocation.enabled"
 #: Spark's settings that decide how many containers run at a time on YARN and Kubernetes, and Spark's defaults of two.
-_SIZES = (_INSTANCES, _CORES, TASK_CPUS, DYNAMIC)
+_SIZES = (_INSTANCES, _CORES, _TASK_CPUS)
 SPARKS_SIZES = {_INSTANCES: "2", _CORES: "1"}
 
 
@@ -99,9 +98,9 @@ class Master:
         they name, else one for each container and standby, or fewer of several cores.
 
         1. On this machine the address names the cores.
-        2. A `spark://` master without dynamic allocation is returned unchanged.
+        2. A `spark://` master is returned unchanged.
         3. Otherwise slots are known only if the settings name the cores (`spark-defaults.conf`, which is not read here,
-           may name them, too), and never with dynamic allocation, which may add executors.
+           may name them, too).
         4. Spark itself refuses a text that is not a number.
         """
         cpus = _task_cpus(conf)
@@ -109,15 +108,14 @@ class Master:
             of_one = self.slots // max(1, self.executors)
             return replace(self, slots=of_one // cpus * max(1, self.executors), task_cpus=cpus)
         numbers = [conf.get(key, "1") for key in (_INSTANCES, _CORES)]
-        if not (self.on_demand or _is_dynamic(conf)) or not all(map(_positive, numbers)):
+        if not self.on_demand or not all(map(_positive, numbers)):
             return self
         instances, cores = map(int, numbers)
-        each = max(1, cores // cpus)
+        per_executor = max(1, cores // cpus)
         if _INSTANCES not in conf:
             # A container and its standbys each have an executor of their own.
-            instances = max(-(-(containers + standbys) // each), 1 + standbys // max(1, containers))
-        slots = instances * each if _CORES in conf and not _is_dynamic(conf) else None
-        return replace(self, executors=instances, slots=slots)
+            instances = max(-(-(containers + standbys) // per_executor), 1 + standbys // max(1, containers))
+        return replace(self, executors=instances, slots=instances * per_executor if _CORES in conf else None)
 
     def check_standbys(self, standbys: int) -> None:
         """Raise ConfigError if there are standbys but no second executor."""
@@ -141,13 +139,9 @@ def _positive(text: str) -> bool:
     return text.strip().isdecimal() and int(text) > 0
 
 
-def _is_dynamic(conf: Mapping[str, str]) -> bool:
-    return conf.get(DYNAMIC, "").strip().lower() == "true"
-
-
 def _task_cpus(conf: Mapping[str, str]) -> int:
     """The cores that Spark allocates to a task."""
-    given = conf.get(TASK_CPUS, "1")
+    given = conf.get(_TASK_CPUS, "1")
     return int(given) if _positive(given) else 1
 
 
@@ -179,7 +173,7 @@ def known_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def with_sparks_defaults(config: JobConfig) -> JobConfig:
     """The job with the defaults of Spark that samzapy itself uses. Raises ConfigError, EnvironmentFailure."""
     home = Path(os.environ.get("SPARK_HOME") or installed_spark().package)
-    known = {key: value for key, value in default_settings(home).items() if key in (_DRIVER_HOST, TASK_CPUS, DYNAMIC)}
+    known = {key: value for key, value in default_settings(home).items() if key in (_DRIVER_HOST, _TASK_CPUS)}
     if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
         # On this machine the driver listens on the loopback address.
         known.pop(_DRIVER_HOST, None)
@@ -272,8 +266,7 @@ def _secrets(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
         if not key.startswith(PREFIX):
             message = (
                 "expected ${env:NAME}, which each container reads from the environment of its own machine: a literal "
-                "secret would "
-                f"travel to the executors of {address}"
+                f"secret would travel to the executors of {address}"
             )
             yield ConfigProblem(key, MASK, message)
 
@@ -282,8 +275,7 @@ def _in_the_clear(tls: TlsConfig, master: Master) -> Iterator[str]:
     if tls.enabled is False:
         yield (
             "job.spark.coordinator.tls.enabled=false: the token that acts and all reports cross the network to the "
-            "executors of "
-            f"{master.address} in the clear"
+            f"executors of {master.address} in the clear"
         )
 
 
@@ -319,8 +311,7 @@ def _state(config: JobConfig, master: Master) -> Iterator[str]:
     if not base.is_absolute() and any(store.changelog is not None for store in config.stores.values()):
         yield (
             f"job.logged.store.base.dir: '{base}' is relative, and the executors of {master.address} work in folders "
-            "that "
-            "no later run uses, so each start restores from the changelogs; set an absolute path here, or "
+            "that no later run uses, so each start restores from the changelogs; set an absolute path here, or "
             f"{BASE_DIR_VARIABLE} on the hosts"
         )
 
@@ -361,6 +352,7 @@ _PYTHON = "spark.pyspark.python"
 #: The values that the guarantees need, with the reasons. Other values are refused.
 FIXED = {
     "spark.speculation": ("false", "a second copy of a running task would write the same state"),
+    DYNAMIC: ("false", "containers never end, so it saves nothing, and a standby waits for an executor"),
     "spark.python.worker.reuse": ("false", "clients and stores must not outlive their task"),
     "spark.python.use.daemon": ("true", "a worker has to end with its executor"),
 }
@@ -368,14 +360,7 @@ FIXED = {
 
 def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dict[str, str]:
     """All settings of the SparkConf. Raises ConfigError."""
-    given = config.spark.conf
-    _refuse(given)
-    settings = {
-        **_DEFAULTS,
-        **_asked_for(master, given),
-        **given,
-        **{key: value for key, (value, _) in FIXED.items()},
-    }
+    settings = added_settings(config, master) | {key: value for key, (value, _) in FIXED.items()}
     settings["spark.app.name"] = config.name
     settings["spark.master"] = master.address
     if master.on_this_machine:
@@ -386,18 +371,18 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     return settings
 
 
-def _asked_for(master: Master, conf: Mapping[str, str]) -> dict[str, str]:
-    """Dynamic allocation asks for an executor only when a task waits for room. But a standby waits for an executor
-    first."""
-    keys = [*([_INSTANCES] if master.on_demand else ()), *([_LEAST] if _is_dynamic(conf) else ())]
-    asked = dict.fromkeys(keys, str(master.executors)) if master.executors else {}
-    return {**(_FORGIVING if master.on_demand else {}), **asked}
-
-
 def added_settings(config: JobConfig, master: Master) -> dict[str, str]:
     """The settings for a driver's JVM that runs already, where it has none of its own. Raises ConfigError."""
-    _refuse(config.spark.conf)
-    return {**_DEFAULTS, **_asked_for(master, config.spark.conf), **config.spark.conf}
+    given = config.spark.conf
+    problems = [
+        ConfigProblem(PREFIX + key, given[key], f"must be {needed}: {reason}")
+        for key, (needed, reason) in FIXED.items()
+        if given.get(key, needed).strip().lower() != needed
+    ]
+    if problems:
+        raise ConfigError(problems)
+    asked = {_INSTANCES: str(master.executors)} if master.executors and master.on_demand else {}
+    return {**_DEFAULTS, **(_FORGIVING if master.on_demand else {}), **asked, **given}
 
 
 def environment(conf: Mapping[str, str], master: Master, spark_home: Path, properties: Path) -> dict[str, str]:
@@ -436,13 +421,3 @@ def default_settings(home: Path) -> dict[str, str]:
     except (OSError, ValueError) as cause:
         raise EnvironmentFailure(f"{path}: cannot be read as a properties file: {cause}") from cause
     return {key: value.strip() for key, value in found.items() if key.startswith("spark.")}
-
-
-def _refuse(given: Mapping[str, str]) -> None:
-    problems = [
-        ConfigProblem(PREFIX + key, given[key], f"must be {needed}: {reason}")
-        for key, (needed, reason) in FIXED.items()
-        if given.get(key, needed).strip().lower() != needed
-    ]
-    if problems:
-        raise ConfigError(problems)

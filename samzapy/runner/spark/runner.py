@@ -1,8 +1,8 @@
 """Runs a job on Spark: claims it, and starts the coordinator, the application and the supervisor; ends them in reverse.
 
 Spark takes seconds to start, which needs no ownership. So it starts in a thread while the job is claimed
-(`StartingSpark`). If another run of the job is active, the job is claimed only when Spark has its executors and their
-Python workers. Spark may also wait for ever: for a cluster manager that has no room, for executors that do not come up,
+(`StartingSpark`). If another run of the job is active, the job is claimed only when Spark has its executors. Spark may
+also wait for ever: for a cluster manager that has no room, for executors that do not come up,
 for a JVM that hangs. A run never waits in silence, and ends after `START_S`.
 
 A `SparkRun` is the run of a claimed job:
@@ -36,7 +36,7 @@ from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, Sta
 from samzapy.runner.driver import coordinator_of, watching
 from samzapy.runner.handover import OwnershipWatch
 from samzapy.runner.serving import coordinator_identity, serve
-from samzapy.runner.spark.application import SparkApplication, SparkJob, one_line
+from samzapy.runner.spark.application import SparkApplication, SparkJob
 from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.master import Master, check_reach, checked_master, coordinator_host, without_sparks_secrets
 from samzapy.runner.spark.placement import Executors, Locality, Places, place_records
@@ -47,8 +47,8 @@ from samzapy.runner.stopping import STOPPING, StopSignals
 
 #: Seconds that Spark may take to start.
 START_S = 600.0
-#: Seconds for Spark to warm up. It cannot while it waits for resources that the previous run holds.
-_WARM_S = 60.0
+#: Seconds for Spark to get its executors, which it may not while the previous run holds the resources.
+_WARM_S = 15.0
 #: Seconds between two checks of a Spark that starts.
 _PACE_S = 0.25
 #: Seconds that the end of a run waits for a Spark that still starts, to stop it in order, and for one that was killed.
@@ -115,15 +115,13 @@ class StartingSpark:
     def __init__(
         self,
         start: Callable[[Start], SparkApplication],
-        warm_for: int,
         address: str,
         clock: Clock,
         on_event: Callable[[str], None],
     ) -> None:
-        """`start` puts the closers of Spark on `Start.opened`. `warm_for`: the number of containers that `warm`
-        prepares Python workers for. `address`: Spark's master. `on_event` gets a line when Spark takes long."""
+        """`start` puts the closers of Spark on `Start.opened`. `address`: Spark's master. `on_event` gets a line when
+        Spark takes long."""
         self._start = start
-        self._warm_for = warm_for
         self._address = address
         self._clock = clock
         self._on_event = on_event
@@ -171,15 +169,10 @@ class StartingSpark:
         return application
 
     def warm(self) -> None:
-        """Wait until Spark has started and, at most `_WARM_S`, until it has its executors and their Python workers.
-        Raises as `application`."""
+        """Wait until Spark has started and, at most `_WARM_S`, until it has its executors. Raises as `application`."""
         spark = self.application()
-        if spark is None:
-            return
-        try:
-            _in_thread("spark-warm", lambda: spark.warm(self._warm_for)).result(_WARM_S)
-        except Exception as cause:  # noqa: BLE001  # it is about time only
-            logger.warning("Spark did not warm up before the takeover: %s", one_line(cause) or "it took too long")
+        if spark is not None:
+            wait([_in_thread("spark-executors", spark.wait_for_executors)], _WARM_S)
 
     def _is_over_within(self, seconds: float) -> bool:
         """Whether the start is over, well or not; waits a moment at least."""
@@ -235,7 +228,7 @@ class SparkRunner(Runner):
         with (
             ExitStack() as handlers,
             ExitStack() as services,
-            StartingSpark(start, containers + standbys, master.address, self._clock, options.on_event) as starting,
+            StartingSpark(start, master.address, self._clock, options.on_event) as starting,
         ):
             if job.announce():
                 starting.warm()

@@ -295,9 +295,6 @@ class SharedApplication(SparkApplication):
         made._python_includes = [*others, *self._shipped]
         return made
 
-    def warm(self, containers: int) -> None:
-        """The session's executors are there already."""
-
     def check(self) -> None:
         if not self.alive:
             raise EnvironmentFailure(

@@ -23,7 +23,6 @@ import os
 import pickle
 import select
 import signal
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
@@ -173,15 +172,6 @@ _running = False
 
 class AttemptFailed(Exception):
     """Raised in the worker so that its Spark job fails; the driver already has the reason."""
-
-
-#: Seconds that a warm-up task holds its slot, so that the other tasks get workers of their own.
-_WARM_S = 0.3
-
-
-def warm_up(_: Iterable[int]) -> None:
-    """Hold a slot for a moment. The import of this module has brought those of a container into the disk cache."""
-    threading.Event().wait(_WARM_S)
 
 
 def run_task(version: str, work: bytes, container_ids: Iterable[str]) -> Iterator[None]:

@@ -12,7 +12,6 @@ from jobs.job_status import container, failed_job, job
 from jobs.served_page import Shown, served_page
 
 from samzapy.coordinator import views
-from samzapy.coordinator.status import ChangelogSize
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import PartitionLag
 from samzapy.job.model import JobModel
@@ -107,11 +106,10 @@ def test_what_comes_from_the_job_is_text(served, look):
 
 def test_stores_are_summed_and_lags_sorted(served, look):
     status = job(container(0, 5, [0, 1], lag=7), container(1, 5, [2, 10], lag=70))
-    tab = look(served(replace(status, changelogs={"counts": ChangelogSize(2, 1_234_567)})).address)
+    tab = look(served(status).address)
     tab.get_by_text("75 %").wait_for()
     cells = tab.locator("#stores tbody tr").inner_text().split()
     assert cells[:3] == ["counts", "4", "40"]
-    assert "1,234,567" in cells
     rows = tab.locator("#tasks tbody th").all_inner_texts()
     assert rows == ["kafka.in[2]", "kafka.in[10]", "kafka.in[0]", "kafka.in[1]"]
     tab.fill("#search", "in[10]")

@@ -6,7 +6,7 @@ import pytest
 from jobs.job_models import job_model
 
 from samzapy.coordinator.clocks import Clocks, KeptClocks
-from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, TaskProgress
 from samzapy.testing import ManualClock
@@ -89,9 +89,7 @@ def test_a_stalled_clock_names_the_task_and_the_partition_once(clocks, hand, cap
 
 
 def test_the_status_has_the_clocks(hand):
-    job = Coordinator(
-        "counts", JobSpec(job_model(2), {}), 15.0, hand, clocks=KeptClocks(), oversight=Oversight(stall_s=1.0)
-    )
+    job = Coordinator("counts", JobSpec(job_model(2), {}), 15.0, hand, clocks=KeptClocks())
     leases = [LocalLease(job, container, clock=hand) for container in "01"]
     for container, lease in zip("01", leases, strict=True):
         told = TaskProgress(1_700_000_000_000, "m.<in>[0]", checkpoints=(1_699_999_990_000,))

@@ -1,7 +1,7 @@
 """The metrics of a job, as its driver serves them."""
 
 from samzapy.coordinator.clocks import ClockStatus, Stall
-from samzapy.coordinator.status import ChangelogSize, ContainerStatus, JobStatus
+from samzapy.coordinator.status import ContainerStatus, JobStatus
 from samzapy.coordinator.views import OF_THE_DRIVER, job_series
 from samzapy.job.lease import PartitionLag
 from samzapy.job.lease import Stall as ContainerStall
@@ -29,9 +29,8 @@ def test_a_job_without_reports_has_its_containers():
     assert value(found, "job_clock_timestamp_seconds") is None
 
 
-def test_a_job_has_sums_clocks_and_changelogs():
+def test_a_job_has_sums_and_clocks():
     clocks = ClockStatus(1_500, 1_000, {}, Stall("Partition 0", "", 7.0))
-    changelogs = {"s": ChangelogSize(2, 9)}
     found = served(
         container(processed=5, commits=2),
         container("1", processed=7, commits=1),
@@ -40,7 +39,6 @@ def test_a_job_has_sums_clocks_and_changelogs():
         stopping=True,
         standbys=(container("0-1", phase="running"),),
         clocks=clocks,
-        changelogs=changelogs,
     )
     expected = {
         "job_run_seconds": 3.5,
@@ -54,7 +52,6 @@ def test_a_job_has_sums_clocks_and_changelogs():
         "job_clock_stalled_seconds": 7.0,
     }
     assert {name: value(found, name) for name in expected} == expected
-    assert value(found, "job_changelog_offsets", store="s") == 9
     assert value(found, "containers", role="active", state="running", phase="") == 2
     assert value(found, "containers", role="standby", state="running", phase="running") == 1
 

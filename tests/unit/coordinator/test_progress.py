@@ -7,8 +7,8 @@ from jobs.job_models import job_model
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Measured
 from samzapy.config.guarantee_warnings import GuaranteeWarning
-from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
-from samzapy.coordinator.status import ChangelogSize, ContainerFailure, PartitionStatus
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.status import ContainerFailure, PartitionStatus
 from samzapy.coordinator.wire import JobSpec, Registration, read
 from samzapy.job.lease import ContainerReport, Directive, Facts, PartitionLag, Stall, UserFailure
 from samzapy.strict_json import encode
@@ -216,7 +216,7 @@ def hand():
 
 @pytest.fixture
 def dated(hand):
-    return Coordinator("counts", JobSpec(MODEL, {}), 15.0, hand, oversight=Oversight(lag_s=5.0))
+    return Coordinator("counts", JobSpec(MODEL, {}), 15.0, hand)
 
 
 def measured(job, **more):
@@ -265,14 +265,6 @@ def test_a_container_that_is_done_is_not_stale(dated, hand):
         None,
     )
     assert status.lag == 50
-
-
-def test_the_lengths_of_stale_changelogs_are_left_out(dated, hand):
-    dated.note_changelogs({"counts": ChangelogSize(2, 9)}, 60.0)
-    hand.advance(180)
-    assert dated.status().changelogs == {"counts": ChangelogSize(2, 9)}
-    hand.advance(1)
-    assert dated.status().changelogs == {}
 
 
 def test_a_stale_standby_does_not_say_how_far_it_is_behind(hand):

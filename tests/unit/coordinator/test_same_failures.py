@@ -1,7 +1,7 @@
 import pytest
 
 from samzapy.container.errors.user_failures import user_failure
-from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
+from samzapy.coordinator.coordinator import SAME_FAILURES, Coordinator, LocalLease
 from samzapy.coordinator.progress import SOUND_S, SameFailures
 from samzapy.coordinator.status import ContainerFailure
 from samzapy.coordinator.wire import JobSpec
@@ -50,18 +50,16 @@ def test_a_failure_without_a_message_counts_only_soon_after_the_one_before(failu
 
 
 def test_what_says_nothing_about_the_users_code_is_not_counted():
-    job = Coordinator(
-        "job", JobSpec(JobModel((ContainerModel("0", ()),)), {}), 15.0, oversight=Oversight(same_failures=1)
-    )
-    for _ in range(3):
+    job = Coordinator("job", JobSpec(JobModel((ContainerModel("0", ()),)), {}), 15.0)
+    for _ in range(SAME_FAILURES):
         lease = LocalLease(job, "0")
         assert not job.fail(ContainerFailure("0", lease.epoch, "Unreachable", "no answer", 3))
 
 
 def test_the_traceback_of_a_failure_is_passed_on_the_first_time():
     heard = []
-    oversight = Oversight(on_failure=lambda container, failure: heard.append((container, failure)))
-    job = Coordinator("job", JobSpec(JobModel((ContainerModel("0", ()),)), {}), 15.0, oversight=oversight)
+    spec = JobSpec(JobModel((ContainerModel("0", ()),)), {})
+    job = Coordinator("job", spec, 15.0, listen=lambda container, failure: heard.append((container, failure)))
     for _ in range(3):
         job.fail(ContainerFailure("0", LocalLease(job, "0").epoch, "TaskFailed", "no", 1, user=at(3)))
     assert heard == [("0", at(3))]
@@ -69,14 +67,14 @@ def test_the_traceback_of_a_failure_is_passed_on_the_first_time():
 
 def test_the_last_failure_of_a_kind_is_permanent_whichever_attempt_it_ended():
     model = JobModel((ContainerModel("0", ()),))
-    job = Coordinator("job", JobSpec(model, {}), 15.0, oversight=Oversight(same_failures=2))
+    job = Coordinator("job", JobSpec(model, {}), 15.0)
     verdicts = []
-    for _ in range(2):
+    for _ in range(SAME_FAILURES):
         lease = LocalLease(job, "0")
         verdicts.append(job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", "no", 1, user=at(3))))
-    assert verdicts == [False, True]
-    assert [each.permanent for each in job.status().failures] == [False, True]
-    assert job.status().failures[-1].message == "no; failed attempts of this kind: 2"
+    assert verdicts == [False, False, False, True]
+    assert [each.permanent for each in job.status().failures] == verdicts
+    assert job.status().failures[-1].message == "no; failed attempts of this kind: 4"
 
 
 def test_a_short_trouble_of_the_host_is_no_repeated_failure_of_its_containers():

@@ -11,7 +11,7 @@ from samzapy.container.supervision.job_records import JobRecords
 from samzapy.errors import Unreachable
 from samzapy.job.lease import Facts, LogLine
 from samzapy.runner.checks import Checks, Row
-from samzapy.runner.driver import log_lines
+from samzapy.runner.driver import log_report
 from samzapy.testing import ManualClock
 
 DEADLINE_S = 60.0
@@ -187,7 +187,7 @@ def outage_clock(monkeypatch):
 
 def send(container, text, logger=outage.__name__):
     lines = (LogLine(0, logging.WARNING, logger, text, "", ""),)
-    log_lines(container, Facts(lines=lines))
+    log_report(container, Facts(lines=lines))
 
 
 def test_an_outage_of_all_containers_is_one_for_the_driver(outage_clock, caplog):

@@ -16,8 +16,7 @@ from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner import driver
 from samzapy.runner.base import RunOptions
 from samzapy.runner.checks import Checks
-from samzapy.runner.driver import coordinator_of
-from samzapy.runner.inputs import InputsWatch
+from samzapy.runner.driver import InputsWatch, coordinator_of
 from samzapy.runner.launch import launch, launch_once
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare

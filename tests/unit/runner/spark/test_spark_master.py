@@ -105,13 +105,6 @@ def test_what_the_settings_say_about_executors_stays(master):
     assert sized(master, 4, executor_cores="many") == (0, None)
 
 
-@pytest.mark.parametrize("master", [*ON_DEMAND, "spark://host:7077"])
-def test_dynamic_allocation_has_at_least_the_executors_of_the_job(master):
-    assert sized(master, 4, dynamicAllocation_enabled="true") == (4, None)
-    assert sized(master, 1, 1, dynamicAllocation_enabled=" TRUE ") == (2, None)
-    assert sized(master, 4, executor_cores="2", dynamicAllocation_enabled="true") == (2, None)
-
-
 def test_other_masters_have_what_their_address_says():
     assert sized("spark://host:7077", 4) == (0, None)
     assert sized("local[2,4]", 4, executor_instances="9") == (0, 2)

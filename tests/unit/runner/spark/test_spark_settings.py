@@ -142,10 +142,4 @@ def test_executors_are_asked_for_where_they_start_on_demand_unless_the_job_file_
 
     assert asked("yarn") == asked("k8s://https://host") == "4"
     assert asked("yarn", executor_instances="7") == "7"
-    assert asked("yarn", dynamicAllocation_enabled="true") == "4"
     assert asked("spark://host:7077") is None
-    least, dynamic = "spark.dynamicAllocation.minExecutors", {"dynamicAllocation_enabled": "true"}
-    assert asked("yarn", least, **dynamic) == asked("spark://host:7077", least, **dynamic) == "4"
-    assert asked("local-cluster[2,2,1024]", least, **dynamic) == "2"
-    assert asked("local[4,4]", least, **dynamic) is asked("yarn", least) is None
-    assert asked("yarn", least, dynamicAllocation_minExecutors="9", **dynamic) == "9"

@@ -88,8 +88,8 @@ def test_executors_find_the_driver_where_sparks_own_defaults_say(defaults):
 
 @pytest.mark.parametrize("keys", [{}, {"job_spark_master": "local[2,4]"}])
 def test_sparks_own_defaults_do_not_lead_a_driver_on_this_machine_away_from_loopback(defaults, keys):
-    defaults(spark_driver_host="10.1.0.5", spark_task_cpus="2", spark_dynamicAllocation_enabled="true")
-    assert own(**keys).conf == {"spark.task.cpus": "2", "spark.dynamicAllocation.enabled": "true"}
+    defaults(spark_driver_host="10.1.0.5", spark_task_cpus="2")
+    assert own(**keys).conf == {"spark.task.cpus": "2"}
 
 
 @pytest.mark.parametrize(

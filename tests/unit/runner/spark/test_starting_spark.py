@@ -13,11 +13,11 @@ from samzapy.runner.spark.runner import StartingSpark
 
 class Spark:
     def __init__(self, failure=None):
-        self.warmed = []
+        self.warmed = 0
         self._failure = failure
 
-    def warm(self, containers):
-        self.warmed.append(containers)
+    def wait_for_executors(self):
+        self.warmed += 1
         if self._failure is not None:
             raise self._failure
 
@@ -40,17 +40,17 @@ class Jvm:
         raise EnvironmentFailure("the JVM has ended")
 
 
-def begun(start, *, warm_for=2, clock=SYSTEM_CLOCK, on_event=print):
-    return StartingSpark(start, warm_for, "yarn", clock, on_event)
+def begun(start, *, clock=SYSTEM_CLOCK, on_event=print):
+    return StartingSpark(start, "yarn", clock, on_event)
 
 
-def starting(spark, log, warm_for=2):
+def starting(spark, log):
     def start(begun):
         begun.opened.callback(log.append, "stopped")
         log.append(threading.current_thread() is threading.main_thread())
         return spark
 
-    return begun(start, warm_for=warm_for)
+    return begun(start)
 
 
 def test_spark_starts_in_a_thread_and_is_stopped_in_the_end():
@@ -58,7 +58,7 @@ def test_spark_starts_in_a_thread_and_is_stopped_in_the_end():
     with starting(spark, log) as begun:
         assert begun.application() is spark
         begun.warm()
-    assert spark.warmed == [2]
+    assert spark.warmed == 1
     assert log == [False, "stopped"]
 
 
