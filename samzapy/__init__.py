@@ -108,54 +108,32 @@ __all__ = [
 ]
 
 
-#: The module of each name. A name is imported when it is first used, because the command imports this package before
-#: it can handle a Ctrl-C, and the names take 0.1 s.
-_NAMES = {
-    "samzapy.api.batch": ("BatchTask", "MessageBatch"),
-    "samzapy.api.checkpoint": ("Checkpoint",),
-    "samzapy.api.collector": (
-        "ControlMessage",
-        "Drain",
-        "EndOfStream",
-        "MessageCollector",
-        "RequestScope",
-        "TaskCoordinator",
-        "Watermark",
-    ),
-    "samzapy.api.context": ("ContainerContext", "Context", "JobContext", "TaskContext"),
-    "samzapy.api.envelope": ("IncomingMessageEnvelope", "OutgoingMessageEnvelope"),
-    "samzapy.api.event_time": ("TimerClock", "Timers"),
-    "samzapy.api.kv": ("KeyValueIterator", "KeyValueSnapshot", "KeyValueStore"),
-    "samzapy.api.metrics": ("MetricsRegistry",),
-    "samzapy.api.serde": ("Serde", "SerdeFactory"),
-    "samzapy.api.sink": ("Sink", "TaskAttempt"),
-    "samzapy.api.stream": ("SystemStream", "SystemStreamPartition"),
-    "samzapy.api.task": (
-        "AsyncStreamTask",
-        "ClosableTask",
-        "CopartitionedTask",
-        "CoroutineTask",
-        "DrainListenerTask",
-        "EndOfStreamListenerTask",
-        "InitableTask",
-        "SideInputsProcessor",
-        "StreamTask",
-        "TaskCallback",
-        "TimerTask",
-        "WatermarkListenerTask",
-        "WindowableTask",
-    ),
-    "samzapy.errors": ("SamzapyError",),
-}
+#: The modules of the names. A name is imported when it is first used, because the command imports this package before
+#: it can handle a Ctrl-C, and all names take 0.1 s.
+_MODULES = (
+    "samzapy.api.task",
+    "samzapy.api.stream",
+    "samzapy.api.envelope",
+    "samzapy.api.collector",
+    "samzapy.api.context",
+    "samzapy.api.kv",
+    "samzapy.api.batch",
+    "samzapy.api.checkpoint",
+    "samzapy.api.event_time",
+    "samzapy.api.metrics",
+    "samzapy.api.serde",
+    "samzapy.api.sink",
+    "samzapy.errors",
+)
 #: Names available after `import samzapy` alone, like `samzapy.errors.ConfigError`.
 _PACKAGES = ("api", "errors")
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """The public name, when it is first used. Raises AttributeError."""
-    if name in _MODULES:
-        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    if name in __all__:
+        module = next(module for module in map(import_module, _MODULES) if hasattr(module, name))
+        value = globals()[name] = getattr(module, name)
         return value
     if name in _PACKAGES:
         return import_module(f"samzapy.{name}")

@@ -55,7 +55,7 @@ def load_name(path: str) -> Any:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as cause:  # a module may call sys.exit, which must not end the process silently
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())
-        hint = _with_ending(module_name, name) or _hidden_package(module_name, cause)
+        hint = f"; a module is named without .py: {module_name[:-3]}:{name}" if module_name.endswith(".py") else ""
         raise PluginError(f"cannot import {module_name} ({reason}{_raised_at(cause)}){hint}") from cause
     found = getattr(module, name, None)
     if found is not None:
@@ -91,20 +91,6 @@ def _libraries() -> tuple[str, ...]:
     """The folders of Python's modules and packages, as given and with links resolved."""
     found = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     return tuple({f"{each}/" for path in found for each in (path, str(Path(path).resolve()))})
-
-
-def _with_ending(module_name: str, name: str) -> str:
-    """The hint for the path of a file in place of a module's name."""
-    module, dot, ending = module_name.rpartition(".")
-    return f"; a module is named without .py: {module}:{name}" if dot and ending == "py" else ""
-
-
-def _hidden_package(module_name: str, cause: BaseException) -> str:
-    """The hint for a module that is missing in its package: that package may be the wrong one of two."""
-    package = sys.modules.get(module_name.partition(".")[0])
-    if package is None or not isinstance(cause, ModuleNotFoundError) or cause.name is None:
-        return ""
-    return _hidden(package) if f"{module_name}.".startswith(f"{cause.name}.") else ""
 
 
 def _hidden(module: ModuleType) -> str:

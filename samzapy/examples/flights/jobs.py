@@ -1,7 +1,6 @@
-"""Three small jobs over the flights.
+"""Two small jobs over the flights.
 
 CancelledFlightsTask    a sink: cancelled departures as rows of a SQLite database
-GroundedPlanesTask      timers in event time: planes that have not departed for some days
 FlightCountTask         a persistent state: departures of each airport, counted exactly once
 """
 
@@ -10,14 +9,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
-from samzapy.api.event_time import Timers
 from samzapy.api.stream import SystemStream
-from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, TimerTask
+from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask
 from samzapy.operators.persistent import Count, Keyed, NonWindowState, PersistentState, PersistentTask
 from samzapy.sinks import SqlSink
 
@@ -55,35 +52,6 @@ def _connect(path: str) -> sqlite3.Connection:
         "(day TEXT, hour INTEGER, carrier TEXT, flight INTEGER, origin TEXT, dest TEXT)"
     )
     return connection
-
-
-class GroundedPlanesTask(StreamTask, TimerTask, InitableTask):
-    """Restarts a plane's timer at each departure; when it fires, the plane has stood for too long.
-
-    `grounded.hours` in the job file is the time that a plane may stand; `grounded.output` names the output.
-    """
-
-    _timers: Timers
-    _output: SystemStream
-    _patience_ms: int
-
-    def init(self, context: Context) -> None:
-        config = context.job.config
-        self._timers = context.task.timers
-        self._output = SystemStream.parse(config["grounded.output"])
-        self._patience_ms = int(config["grounded.hours"]) * 3_600_000
-
-    def process(
-        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
-        flight = envelope.message
-        if flight["dep_delay"] is not None and flight["tailnum"] is not None:
-            self._timers.schedule(flight["tailnum"], envelope.event_time + self._patience_ms)
-
-    def on_timer(self, key: Any, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        since = datetime.fromtimestamp((time_ms - self._patience_ms) / 1000, tz=timezone.utc)
-        grounded = {"tailnum": key, "since": since.isoformat(timespec="minutes")}
-        collector.send(OutgoingMessageEnvelope(self._output, grounded, key=key))
 
 
 Counts = dict[str, int]

@@ -82,16 +82,6 @@ def test_a_module_that_one_of_python_hides_is_named(beside, name):
     assert found.endswith(f", which hides {path}: give this file another name")
 
 
-def test_a_package_that_one_of_python_hides_is_named(beside):
-    beside("", "email.__init__")
-    _, path = beside("class Task: ...\n", "email.visits")
-    found = refusal("email.visits:Task")
-    assert found.startswith(
-        "cannot import email.visits (ModuleNotFoundError: No module named 'email.visits'); that is "
-    )
-    assert found.endswith(f", which hides {path.with_name('__init__.py')}: give this file another name")
-
-
 def test_a_class_that_is_missing_in_the_only_module_of_the_name_has_no_such_hint(beside):
     module, _ = beside("class Tusk: ...\n")
     assert refusal(f"{module}:Task") == f"{module} has no Task; did you mean Tusk?"
