@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -76,17 +76,13 @@ def inputs_now(config: JobConfig) -> FoundInputs:
     Raises ConfigError for a system that cannot list its streams, EnvironmentFailure or RetriableError if one does not
     answer.
     """
-    problems = [
-        ConfigProblem(
-            "task.inputs", str(pattern), f"system '{pattern.stream.system}' cannot list its streams: name them"
-        )
-        for pattern in config.task.patterns
-        if traits_of(config.systems[pattern.stream.system]).read_only
-    ]
-    if problems:
-        raise ConfigError(problems)
+    systems = {pattern.stream.system for pattern in config.task.patterns}
+    for pattern in config.task.patterns:
+        if traits_of(config.systems[pattern.stream.system]).read_only:
+            message = f"system '{pattern.stream.system}' cannot list its streams: name them"
+            raise ConfigError([ConfigProblem("task.inputs", str(pattern), message)])
     with closing(job_clients(config, "inputs")) as clients:
-        return find_inputs(config, clients.names({each.stream.system for each in config.task.patterns}))
+        return find_inputs(config, clients.names(systems))
 
 
 def resolved(config: JobConfig) -> JobConfig:
@@ -216,22 +212,27 @@ def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: 
                 former[now] = ssp.system_stream
                 place = SystemStreamPartition(*now, ssp.partition)
                 offsets[place] = min(offset, offsets.get(place, offset))
-    problems = []
-    for stream in sorted({ssp.system_stream for ssp in offsets.keys() - own}):
-        places = sorted(ssp for ssp in offsets.keys() - own if ssp.system_stream == stream)
-        ways = [
-            f"samzapy startpoint set JOB.properties {offsets[ssp]} --input '{ssp}'" for ssp in places[:_MOST_PLACES]
-        ]
-        more = f"; and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
-        message = (
-            f"{stream} is the stream that earlier runs of the job have read as {former[stream]} "
-            "(the same id), so their positions "
-            f"would be lost and their state kept: name it {former[stream]} as before, or, to go on where they ended, "
-            f"{'; '.join(ways)}{more}"
-        )
-        problems.append(ConfigProblem("task.inputs", None, message))
-    if problems:
-        raise ConfigError(problems)
+    lost: dict[SystemStream, list[SystemStreamPartition]] = {}
+    for ssp in sorted(offsets.keys() - own):
+        lost.setdefault(ssp.system_stream, []).append(ssp)
+    if lost:
+        raise ConfigError([_renamed(stream, former[stream], places, offsets) for stream, places in lost.items()])
+
+
+def _renamed(
+    stream: SystemStream,
+    former: SystemStream,
+    places: Sequence[SystemStreamPartition],
+    offsets: Mapping[SystemStreamPartition, int],
+) -> ConfigProblem:
+    ways = [f"samzapy startpoint set JOB.properties {offsets[ssp]} --input '{ssp}'" for ssp in places[:_MOST_PLACES]]
+    more = f"; and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+    message = (
+        f"{stream} is the stream that earlier runs of the job have read as {former} (the same id), so their positions "
+        f"would be lost and their state kept: name it {former} as before, or, to go on where they ended, "
+        f"{'; '.join(ways)}{more}"
+    )
+    return ConfigProblem("task.inputs", None, message)
 
 
 @dataclass(frozen=True)
@@ -288,31 +289,26 @@ _TRANSACTIONS = "__transaction_state"
 
 def weakly_kept(config: JobConfig, describe: Describe) -> tuple[GuaranteeWarning, ...]:
     """The warnings about existing topics; missing ones are left out."""
-    found: list[GuaranteeWarning] = []
-    for key, stream in _foundations(config):
-        description = describe(stream)
-        if description is not None:
-            found += weak_copies(key, description)
-    for key, stream in _declared(config):
-        description = describe(stream)
-        # The job does not need to see the settings of these.
-        if description is not None:
-            found += weak_copies(key, replace(description, hidden=""))
-    return tuple(found)
+    warnings: list[GuaranteeWarning] = []
+    for seen, streams in ((True, _foundations(config)), (False, _declared(config))):
+        for key, stream in streams:
+            description = describe(stream)
+            if description is not None:
+                # The job does not need to see the settings of inputs and outputs.
+                warnings += weak_copies(key, description if seen else replace(description, hidden=""))
+    return tuple(warnings)
 
 
 def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin], describe: Describe) -> None:
     """Raise ConfigError for every stream to be created with more copies than its system has brokers."""
-    most: dict[str, int | None] = {}
+    asked = list(_asked_for(config))
+    limits = {system: limits_of(admin_of(system)).replicas for system in {stream.system for _, stream, _ in asked}}
     problems = []
-    for key, stream, factor in _asked_for(config):
-        if stream.system not in most:
-            most[stream.system] = limits_of(admin_of(stream.system)).replicas
-        limit = most[stream.system]
-        if limit is None or factor <= limit or describe(stream) is not None:
-            continue
-        message = f"must be at most {limit}, the number of brokers of system '{stream.system}'"
-        problems.append(ConfigProblem(key, str(factor), message))
+    for key, stream, factor in asked:
+        limit = limits[stream.system]
+        if limit is not None and factor > limit and describe(stream) is None:
+            message = f"must be at most {limit}, the number of brokers of system '{stream.system}'"
+            problems.append(ConfigProblem(key, str(factor), message))
     if problems:
         raise ConfigError(problems)
 

@@ -8,9 +8,6 @@
 2. Driver and executors get the same versions, because the files are copied from this environment. Nothing is
    downloaded.
 3. The hosts need a Python of the same minor version; the archive is a virtual environment of that one.
-
-Of the well-kept packers, venv-pack and conda-pack pack whole environments, with the tools of a developer, and refuse
-those with an editable package.
 """
 
 from __future__ import annotations
@@ -37,16 +34,11 @@ from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 LEFT_OUT = frozenset({"pyspark", "py4j"})
 
 _OWN = "samzapy"
-_SUFFIXES = (".tar.gz", ".tgz")
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _PACKAGES = f"lib/{_PYTHON}/site-packages"
-#: Fast enough for hundreds of megabytes, and nearly as small as the best level.
-_COMPRESSION = 6
-_COMMENT = re.compile(r"(^|\s)#.*$")
-#: Lines that end in a backslash, each with the next line.
-_CONTINUED = re.compile(r"(?:.*\\\n)+.*")
+#: A comment, or an option of a requirement.
+_AFTER = re.compile(r"(^|\s)(#|--\S).*$")
 _URL_USER = re.compile(r"(://)[^\s/@]+@")
-_LINE_OPTION = re.compile(r"\s--\S.*$")
 
 
 @dataclass(frozen=True)
@@ -60,10 +52,11 @@ class Packed:
 
 @dataclass(frozen=True)
 class Requested:
-    """A requirement and where it stands: a file with a line, or the package that has it."""
+    """A requirement and its place: a file with a line, or the package that has it, by its `extra`."""
 
     requirement: Requirement
     where: str
+    extra: str = ""
 
 
 def default_interpreter() -> Path:
@@ -78,15 +71,14 @@ def pack(archive: Path, requirements: Path | None = None, interpreter: Path | No
     Raises ConfigError for another suffix than .tar.gz or .tgz (Spark unpacks by it), and for requirements that cannot
     be read, are not installed here or have another version; EnvironmentFailure if the archive cannot be written.
     """
-    if not archive.name.endswith(_SUFFIXES):
-        raise ConfigError(
-            [ConfigProblem("archive", str(archive), f"expected a name that ends in {' or '.join(_SUFFIXES)}")]
-        )
+    if not archive.name.endswith((".tar.gz", ".tgz")):
+        problem = ConfigProblem("archive", str(archive), "expected a name that ends in .tar.gz or .tgz")
+        raise ConfigError([problem])
     requested = [Requested(Requirement(_OWN), _OWN), *(read_requirements(requirements) if requirements else ())]
     packages = closure(requested)
     part = archive.with_name(f".{archive.name}.{os.getpid()}")
     try:
-        with tarfile.open(part, "w:gz", compresslevel=_COMPRESSION) as tar:
+        with tarfile.open(part, "w:gz", compresslevel=6) as tar:
             unpacked = sum(_add_package(tar, each) for each in packages.values())
             _add_python(tar, interpreter or default_interpreter())
         part.replace(archive)
@@ -123,7 +115,7 @@ def closure(requested: Iterable[Requested]) -> dict[str, Distribution]:
     queue = list(requested)
     for each in queue:
         requirement, name = each.requirement, canonicalize_name(each.requirement.name)
-        if name in LEFT_OUT or not _applies(requirement, ""):
+        if name in LEFT_OUT or not _applies(requirement, each.extra):
             continue
         try:
             package = found[name] if name in found else distribution(name)
@@ -140,7 +132,7 @@ def closure(requested: Iterable[Requested]) -> dict[str, Distribution]:
         for extra in sorted({"", *requirement.extras} - {extra for known, extra in seen if known == name}):
             seen.add((name, extra))
             needed = [Requirement(text) for text in package.requires or ()]
-            queue += [Requested(_unmarked(inner), name) for inner in needed if _applies(inner, extra)]
+            queue += [Requested(inner, name, extra) for inner in needed if _applies(inner, extra)]
     if problems:
         raise ConfigError(problems)
     return dict(sorted(found.items()))
@@ -148,11 +140,6 @@ def closure(requested: Iterable[Requested]) -> dict[str, Distribution]:
 
 def _applies(requirement: Requirement, extra: str) -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
-
-
-def _unmarked(requirement: Requirement) -> Requirement:
-    requirement.marker = None
-    return requirement
 
 
 def _missing(requested: Requested, what: str) -> ConfigProblem:
@@ -165,23 +152,19 @@ def _without_user(text: str) -> str:
     return _URL_USER.sub(rf"\1{MASK}@", without_password(text))
 
 
-def _joined(lines: re.Match[str]) -> str:
-    """One line, and empty ones after it, so that the later ones keep their numbers."""
-    return lines[0].replace("\\\n", " ") + "\n" * lines[0].count("\n")
-
-
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     try:
-        text = _CONTINUED.sub(_joined, path.read_text("utf-8-sig"))
+        text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as cause:
         raise ConfigError([ConfigProblem("-r", str(path), f"cannot be read ({cause})")]) from cause
     for number, line in enumerate(text.splitlines(), 1):
-        stripped = _COMMENT.sub("", line).strip()
-        included = re.match(r"(?:-r|--requirement)[\s=]*(\S+)", stripped)
+        included = re.match(r"(?:-r|--requirement)[\s=]*(\S+)", line)
+        # A line that goes on has hashes on the next ones.
+        requirement = _AFTER.sub("", line.rstrip("\\ ")).strip()
         if included:
             yield from _lines(path.parent / included[1])
-        elif stripped and not (stripped.startswith("-") and not stripped.startswith(("-e", "--editable"))):
-            yield f"{path}:{number}", _LINE_OPTION.sub("", stripped)
+        elif requirement and (not requirement.startswith("-") or requirement.startswith("-e")):
+            yield f"{path}:{number}", requirement
 
 
 def _add_package(tar: tarfile.TarFile, package: Distribution) -> int:

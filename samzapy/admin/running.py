@@ -150,7 +150,8 @@ def wait_for_drain(
                 wait(_PACE_S)
                 continue
             if end is not None and end.for_good:
-                _check_drained(config, run, end)
+                if not end.drained:
+                    raise SamzapyError(_undrained(config, run, ": it was stopped, or has handed the job over"))
                 return True
             if owner is None or owner.id != run.id:
                 if owner is None or not _same_process(owner, run, starts_again=end is not None and end.again):
@@ -167,17 +168,6 @@ def wait_for_drain(
             wait(_PACE_S)
 
 
-def _check_drained(config: JobConfig, run: JobRun, end: RunEnd) -> None:
-    if end.drained is None:
-        raise SamzapyError(
-            f"job {config.name} (id {config.id}): {describe_run(run)} has ended; its version of "
-            "samzapy does not record "
-            "whether it has drained"
-        )
-    if not end.drained:
-        raise SamzapyError(_undrained(config, run, ": it was stopped, or has handed the job over"))
-
-
 def _undrained(config: JobConfig, run: JobRun, why: str) -> str:
     return f"job {config.name} (id {config.id}): {describe_run(run)} has ended without draining{why}"
 
@@ -185,9 +175,8 @@ def _undrained(config: JobConfig, run: JobRun, why: str) -> str:
 def _same_process(owner: JobRun, run: JobRun, *, starts_again: bool) -> bool:
     """Whether the owner is a later run of the same process. In containers many a driver has the same host name and
     pid."""
-    if (owner.host, owner.pid, owner.born, owner.boot) != (run.host, run.pid, run.born, run.boot):
-        return False
-    return bool(run.born and run.boot) or starts_again
+    same = (owner.host, owner.pid, owner.born, owner.boot) == (run.host, run.pid, run.born, run.boot)
+    return same and (bool(run.born and run.boot) or starts_again)
 
 
 def _is_alive(owner: JobRun) -> bool:

@@ -4,6 +4,7 @@
    from the changelog, on any machine, or from the files of local stores on this machine, as of their engine's last
    flush.
 2. `rebuild_store` restores local stores from their changelogs into a folder.
+3. `JobInspector` answers the page's questions about committed records.
 """
 
 from __future__ import annotations
@@ -11,21 +12,25 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from samzapy.admin.streams import Literal, as_text
+from samzapy.admin.streams import Literal, Range, Record, as_text, records
 from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.serde import Serde
+from samzapy.api.stream import SystemStream
 from samzapy.checkpoint.records import read_changelog_partitions
 from samzapy.checkpoint.topic import wait_at_most
-from samzapy.clock import SYSTEM_CLOCK
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
+from samzapy.coordinator.views import LONGEST, Inspector
+from samzapy.coordinator.views import Record as Shown
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange, UnknownStream
 from samzapy.job.files import TemporaryFolder
 from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import as_json, serde_registry
@@ -48,14 +53,6 @@ from samzapy.system.clients import SystemClients
 
 #: Entered while a changelog is read; the callback gets the progress.
 Progress = Callable[[], AbstractContextManager[ProgressCallback]]
-
-
-def _no_progress() -> AbstractContextManager[ProgressCallback]:
-    return nullcontext(lambda _what, _done, _total: None)
-
-
-def _say_nothing(_line: str) -> None:
-    """The default of `say`."""
 
 
 @dataclass(frozen=True)
@@ -128,24 +125,24 @@ class StoreEntries:
         Raises EnvironmentFailure if it cannot be written.
         """
         temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-        written = 0
+        count = 0
         try:
-            try:
-                with temporary.open("w", encoding="utf-8", newline="") as out:
+            with temporary.open("w", encoding="utf-8", newline="") as out:
+                rows = csv.writer(out, lineterminator="\n")
+                if kind == "csv":
+                    rows.writerow(("partition", "key", "value"))
+                for entry in entries:
                     if kind == "csv":
-                        rows = csv.writer(out, lineterminator="\n")
-                        rows.writerow(("partition", "key", "value"))
-                        for written, entry in enumerate(entries, 1):  # noqa: B007
-                            rows.writerow((entry.partition, *map(as_text, self.values(entry))))
+                        rows.writerow((entry.partition, *map(as_text, self.values(entry))))
                     else:
-                        for written, entry in enumerate(entries, 1):  # noqa: B007
-                            out.write(self.line(entry) + "\n")
-                temporary.replace(file)
-            finally:
-                temporary.unlink(missing_ok=True)
+                        out.write(self.line(entry) + "\n")
+                    count += 1
+            temporary.replace(file)
         except OSError as cause:
             raise EnvironmentFailure(f"{file}: cannot be written ({cause.strerror or cause})") from cause
-        return written
+        finally:
+            temporary.unlink(missing_ok=True)
+        return count
 
     def _key(self, text: str) -> bytes:
         return self._keys.encode(text, "the command line", "key")
@@ -156,7 +153,9 @@ class StoreEntries:
 
 @contextmanager
 def store_entries(
-    question: Question, progress: Progress = _no_progress, say: Callable[[str], None] = _say_nothing
+    question: Question,
+    progress: Progress = lambda: nullcontext(lambda _what, _done, _total: None),
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[StoreEntries]:
     """The entries of a store, for as long as they are read; temporary files are removed at the end.
 
@@ -172,10 +171,8 @@ def store_entries(
 
         def contents(selection: Selection) -> Contents:
             if question.local is not None:
-                found = _files(config, spec, question.local, say)
-            else:
-                found = _changelog(question, store, folder, progress, selection)
-            return opened.enter_context(found)
+                return opened.enter_context(_files(config, spec, question.local, say))
+            return opened.enter_context(_changelog(question, store, folder, progress, selection))
 
         yield StoreEntries(store, key_serde, value_serde, contents)
 
@@ -195,10 +192,10 @@ def _files(config: JobConfig, spec: StoreSpec, local: Path, say: Callable[[str],
     contents = read_files(spec, local_directories(config.job_name, spec.config.name, local), SYSTEM_CLOCK)
     for number, marker in sorted(contents.as_of.items()):
         say(f"partition {number}: up to changelog offset {marker.changelog_offset}")
-    for directory in contents.unmarked:
-        say(f"{directory.name}: entries without a marker")
-    for directory in contents.empty:
-        say(f"{directory.name}: empty")
+    notes = {"entries without a marker": contents.unmarked, "empty": contents.empty}
+    for note, directories in notes.items():
+        for directory in directories:
+            say(f"{directory.name}: {note}")
     return contents
 
 
@@ -219,7 +216,11 @@ def rebuild_store(
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
     with ExitStack() as cleanup:
         clients, checkpoints = cleanup.enter_context(open_job(config, "store"))
-        chosen = _chosen(_owners(store, clients, checkpoints), tasks)
+        owners = _owners(store, clients, checkpoints)
+        for task in tasks:
+            if task not in owners:
+                raise ConfigError([ConfigProblem("--task", task, f"the job's tasks are {', '.join(owners)}")])
+        chosen = {task: owners[task] for task in tasks or owners}
         paths = {task: store_directory(base, config.job_name, name, task) for task in chosen}
         for path in paths.values():
             if path.exists():
@@ -260,8 +261,60 @@ def _owners(store: StoreConfig, clients: SystemClients, checkpoints: CheckpointM
     return dict(sorted(owned.items(), key=lambda each: each[1]))
 
 
-def _chosen(owners: dict[str, int], tasks: Sequence[str]) -> dict[str, int]:
-    for task in tasks:
-        if task not in owners:
-            raise ConfigError([ConfigProblem("--task", task, f"the job's tasks are {', '.join(owners)}")])
-    return {task: owners[task] for task in tasks or owners}
+#: Seconds without progress after which the search for a message ends: the readers of a page wait for one another.
+_PATIENCE_S = 10.0
+
+
+class JobInspector(Inspector):
+    """Reads the changelogs and inputs of one job, with new clients for each question.
+
+    Stores without a changelog are left out: their entries are only on the hosts of their containers.
+    """
+
+    about_stores = "A store is read from its changelog, which may take some seconds."
+
+    def __init__(self, config: JobConfig, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._config = config
+        self._clock = clock
+        self.stores = sorted(name for name, store in config.stores.items() if store.changelog is not None)
+        self.streams = sorted({str(stream) for stream in config.task.inputs})
+
+    def entries(self, store: str, key: str) -> Sequence[Shown]:
+        if store not in self.stores:
+            allowed = f"the stores with a changelog are {', '.join(self.stores)}"
+            raise ConfigError([ConfigProblem("store", store, allowed)])
+        with store_entries(Question(self._config, store)) as entries:
+            return [
+                _found(f"store {store}, partition {entry.partition}", *entries.values(entry))
+                for entry in entries.of_keys([key])
+            ]
+
+    def message(self, stream: str, partition: str, offset: str) -> Sequence[Shown]:
+        if stream not in self.streams:
+            raise ConfigError([ConfigProblem("stream", stream, f"the inputs are {', '.join(self.streams)}")])
+        if not partition.isdecimal() or len(partition) > 9:
+            raise ConfigError([ConfigProblem("partition", partition, "expected a number from 0")])
+        place = SystemStream.parse(stream)
+        wanted = Range(offset, (int(partition),), patience_s=_PATIENCE_S)
+        settings = self._config.systems[place.system]
+        try:
+            with closing(records(settings, place, wanted, self._clock)) as matches:
+                return [self._shown(place, record) for record in islice(matches, 1)]
+        except OffsetOutOfRange as cause:
+            raise ConfigError([ConfigProblem("offset", offset, str(cause))]) from cause
+
+    def _shown(self, stream: SystemStream, record: Record) -> Shown:
+        registry = serde_registry(self._config)
+        known = self._config.stream(stream)
+        place = f"{record.ssp}@{record.offset}"
+
+        def decoded(serde: str | None, data: bytes | None, part: str) -> object:
+            return Literal(serde or "bytes", registry[serde or "bytes"]).decode(data, place, part)
+
+        return _found(
+            place, decoded(known.key_serde, record.key, "key"), decoded(known.msg_serde, record.value, "message")
+        )
+
+
+def _found(place: str, key: object, value: object) -> Shown:
+    return Shown(place, as_text(key)[:LONGEST], as_text(value)[:LONGEST])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -93,10 +93,8 @@ def _check_folder(folder: Path | None) -> None:
         _first_folder = folder
     elif folder != _first_folder:
         raise _problem(
-            f"this process has imported the modules next to the job file in {_first_folder}, and "
-            "Python has one module of a "
-            f"name: run the job in {folder} in a process of its own (samzapy run), or put both job "
-            "files into one folder"
+            f"this process has the modules next to the job file in {_first_folder}, and Python has one module of a "
+            f"name: run the job in {folder} in another process, or put both job files into one folder"
         )
 
 
@@ -105,9 +103,10 @@ def checked_code(config: JobConfig) -> JobCode:
     together. Connects to nothing, and creates nothing. Raises ConfigError with all problems."""
     registry = serde_registry(config)
     named: list[StreamConfig | StoreConfig] = [*config.streams.values(), *config.stores.values()]
+    serde_names = {name for item in named for name in (item.key_serde, item.msg_serde) if name}
     checks: list[Callable[[], object]] = [
         *(partial(system_factory, settings) for settings in config.systems.values()),
-        *(partial(registry.__getitem__, name) for name in sorted(_serdes(named))),
+        *(partial(registry.__getitem__, name) for name in sorted(serde_names)),
         partial(load_processors, config.stores),
         partial(load_chooser, config),
         partial(check_archives, config.spark.archives),
@@ -122,7 +121,8 @@ def checked_code(config: JobConfig) -> JobCode:
     for check in checks:
         with noted(problems):
             check()
-    _refuse(problems)
+    if problems:
+        raise ConfigError(dict.fromkeys(problems))
     with noted(problems):
         state = state_transactions(config, has_transactions)
     with noted(problems):
@@ -131,18 +131,9 @@ def checked_code(config: JobConfig) -> JobCode:
         check_timers(config, task_class)
     with noted(problems):
         _check_own_state(config, task_class)
-    _refuse(problems)
-    return JobCode(state, task_class, engines, serdes, streams)
-
-
-def _refuse(problems: Collection[ConfigProblem]) -> None:
-    """Raise ConfigError if there are problems; it has each of them once."""
     if problems:
         raise ConfigError(dict.fromkeys(problems))
-
-
-def _serdes(named: Iterable[StreamConfig | StoreConfig]) -> set[str]:
-    return {name for each in named for name in (each.key_serde, each.msg_serde) if name}
+    return JobCode(state, task_class, engines, serdes, streams)
 
 
 def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
@@ -168,17 +159,14 @@ def check_task_class(path: str) -> type[AnyTask]:
         raise
     except (Exception, SystemExit) as error:
         raise _problem(f"cannot import {path} ({type(error).__name__}: {error})") from error
-    _check_constructor(task_class)
+    # Some classes written in C have no signature.
+    with contextlib.suppress(ValueError):
+        try:
+            inspect.signature(task_class).bind()
+        except TypeError as cause:
+            message = f"{task_class.__name__}() must take no arguments ({cause}): use init for its set-up"
+            raise _problem(message) from cause
     return task_class
-
-
-def _check_constructor(task: type[AnyTask]) -> None:
-    try:
-        inspect.signature(task).bind()
-    except TypeError as cause:
-        raise _problem(f"{task.__name__}() must take no arguments ({cause}): use init for its set-up") from cause
-    except ValueError:
-        return  # some classes written in C have no signature
 
 
 def _problem(message: str) -> ConfigError:

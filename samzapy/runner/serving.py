@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from samzapy.admin.inspection import JobInspector
+from samzapy.admin.store_queries import JobInspector
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig, TlsConfig
 from samzapy.coordinator.coordinator import Coordinator

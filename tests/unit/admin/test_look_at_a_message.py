@@ -5,7 +5,7 @@ import uuid
 import pytest
 from rigs.ticking_clock import TickingClock
 
-from samzapy.admin.inspection import JobInspector
+from samzapy.admin.store_queries import JobInspector
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.errors import RetriableError

@@ -11,7 +11,7 @@ import urllib3
 from jobs.query_job import QUERY_JOB, engine_with
 
 import samzapy
-from samzapy.admin.inspection import JobInspector
+from samzapy.admin.store_queries import JobInspector
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
 from samzapy.coordinator import port, queries
