@@ -46,9 +46,8 @@ from samzapy.storage.inspection import (
 )
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.storage.local.directory import store_directory
-from samzapy.storage.opening import TaskSettings
+from samzapy.storage.opening import StoreOpener, StoreOwner
 from samzapy.storage.spec import StoreSpec, store_specs
-from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.system.clients import SystemClients
 
 #: Entered while a changelog is read; the callback gets the progress.
@@ -225,19 +224,11 @@ def rebuild_store(
         for path in paths.values():
             if path.exists():
                 raise EnvironmentFailure(f"{path}: exists already; name a folder that has no such store")
-        openings = []
-        for task, partition in chosen.items():
-            opening = begin_task_stores(
-                alone,
-                TaskSettings(task, partition, len(chosen)),
-                serdes=serde_registry(config),
-                engines=specs,
-                admin_of=clients.admin,
-                clock=SYSTEM_CLOCK,
-            )
-            cleanup.callback(opening.abandon)
-            openings.append(opening)
-        stores = restore_together(openings, clients.consumer, SYSTEM_CLOCK, on_progress)
+        opener = StoreOpener(
+            alone, specs, serde_registry(config), admin_of=clients.admin, clock=SYSTEM_CLOCK, tasks=len(chosen)
+        )
+        opened_stores = opener.open([StoreOwner(task, partition) for task, partition in chosen.items()])
+        stores = opener.restore(opened_stores, clients.consumer, on_progress)
         for opened in stores:
             cleanup.callback(opened.close)
         for opened in stores:

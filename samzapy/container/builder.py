@@ -39,8 +39,7 @@ from samzapy.job.lease import ContainerLease, UserFailure
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.job.transactions import transactional_id
 from samzapy.serializers import StreamSerdes
-from samzapy.storage.opening import TaskSettings
-from samzapy.storage.startup import begin_all_stores, restore_together
+from samzapy.storage.opening import StoreOpener, StoreOwner
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
 
@@ -144,16 +143,17 @@ class ContainerBuilder:
         the changelog records of others that the job has taken for its own."""
         clock = self._clock
         began = clock.monotonic()
-        openings = begin_all_stores(
+        opener = StoreOpener(
             self.config,
-            [self._stores_of(task, starts[task.name], adopted) for task in self.model.tasks],
-            serdes=self._serdes,
-            engines=self._engines,
+            self._engines,
+            self._serdes,
             admin_of=self._clients.admin,
             clock=clock,
+            tasks=len(self.model.tasks),
             record_limit_of=lambda system: self._clients.traits(system).max_record_bytes,
         )
-        stores = restore_together(openings, self._clients.consumer, clock, on_restore, should_stop)
+        owners = [self._store_owner(task, starts[task.name], adopted) for task in self.model.tasks]
+        stores = opener.restore(opener.open(owners), self._clients.consumer, on_restore, should_stop)
         sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
         results = [result for opened in stores for result in opened.restored.values()]
@@ -163,14 +163,13 @@ class ContainerBuilder:
         self.metrics.counter(GUARANTEE, "stores-rebuilt").inc(rebuilt)
         return {task.name: opened for task, opened in zip(self.model.tasks, stores, strict=True)}
 
-    def _stores_of(self, task: TaskModel, start: TaskStart, adopted: Adopted) -> TaskSettings:
-        return TaskSettings(
+    def _store_owner(self, task: TaskModel, start: TaskStart, adopted: Adopted) -> StoreOwner:
+        return StoreOwner(
             task.name,
             task.changelog_partition,
-            len(self.model.tasks),
             committed_changelogs(self.config, start.checkpoint),
-            task.ssps - self.config.task.broadcast_inputs,
-            start.offsets,
+            ssps=task.ssps - self.config.task.broadcast_inputs,
+            starts=start.offsets,
             own_ends=own_changelog_ends(self.config, start.checkpoint),
             adopted_end=adopted.end,
         )

@@ -36,7 +36,7 @@ from samzapy.failpoints import reach
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult, RestoreStopped, ShouldStop
 from samzapy.storage.kv.codec import NO_PAIRS
-from samzapy.storage.task_store import TaskStore
+from samzapy.storage.store import Store
 from samzapy.storage.task_stores import TaskStores
 
 #: Milliseconds between two polls of the streams, and the most records of a poll, so that the tasks get their turn.
@@ -58,7 +58,7 @@ class SideInputRestore:
     def __init__(
         self,
         task: str,
-        store: TaskStore,
+        store: Store,
         processor: SideInputsProcessor,
         decoders: Mapping[SystemStream, Decoder],
         clock: Clock,
@@ -74,7 +74,7 @@ class SideInputRestore:
         self._task = task
         self._store = store
         self._entries: KeyValueStore[Any, Any] = store.stack.store
-        self._seen = self._entries if store.view is None else store.view(self._entries)
+        self._seen = store.spec.seen(self._entries)
         self._processor = processor
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
         self._clock = clock
@@ -137,7 +137,7 @@ class SideInputRestore:
 
     def _process(self, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         process, seen = self._processor.process, self._seen
-        put, delete, has_view = self._entries.put, self._entries.delete, self._store.view is not None
+        put, delete, has_view = self._entries.put, self._entries.delete, self._store.spec.view is not None
         envelope = envelopes[0]
         try:
             for envelope in envelopes:  # the handler needs the last one

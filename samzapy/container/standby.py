@@ -16,7 +16,6 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from functools import partial
 
 from samzapy.api.stream import SystemStreamPartition
@@ -34,8 +33,9 @@ from samzapy.queries.committed import CommittedStores, PublishedStore
 from samzapy.serializers import serde_registry
 from samzapy.storage.changelog.restore import StoreRestore
 from samzapy.storage.local.directory import standby_name
-from samzapy.storage.opening import StoreOpener, TaskSettings, job_stores
+from samzapy.storage.opening import StoreOpener, StoreOwner, close_all
 from samzapy.storage.spec import store_specs
+from samzapy.storage.store import Store
 from samzapy.system.clients import SystemClients, job_clients
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class StandbyContainer:
         self._clock = clock
         self._serve_port = serve_port
         self._metrics, self._committed = Registry(), CommittedStores()
-        self._openers: list[StoreOpener] = []
+        self._stores: dict[SystemStreamPartition, Store] = {}
         self._copies: dict[SystemStreamPartition, StoreRestore] = {}
         self._consumers: dict[str, SystemConsumer] = {}
         self._positions: dict[str, int] = {}
@@ -127,21 +127,21 @@ class StandbyContainer:
     def _open(self, clients: SystemClients, stack: ExitStack) -> None:
         """Raises StoreLocked while an earlier attempt still has the copies, EnvironmentFailure."""
         config, tasks = self._config, self._model.tasks
-        specs, serdes = store_specs(config), serde_registry(config)
-        job = job_stores(config, serdes=serdes, engines=specs, admin_of=clients.admin, clock=self._clock)
-        copied = {
-            name: store for name, store in job.configs.items() if store.changelog is not None and specs[name].persistent
-        }
+        specs = store_specs(config)
+        copied = {name: spec for name, spec in specs.items() if spec.config.changelog is not None and spec.persistent}
+        opener = StoreOpener(
+            config, copied, serde_registry(config), admin_of=clients.admin, clock=self._clock, tasks=len(tasks)
+        )
+        replica = replica_of(self._model.id)
+        owners = [StoreOwner(standby_name(task.name, replica), task.changelog_partition) for task in tasks]
         self._heartbeat.phase("restoring")
-        for task in tasks:
-            # The start of the job has compared the serdes of its changelogs with those of the job file.
-            name = standby_name(task.name, replica_of(self._model.id))
-            opener = StoreOpener(replace(job, configs=copied), TaskSettings(name, task.changelog_partition, len(tasks)))
-            # The next attempt reads the unwritten records again.
-            stack.callback(opener.abandon)
-            opener.begin()
-            self._openers.append(opener)
-            self._copies.update({store.ssp: store for store in opener.following()})
+        # The start of the job has compared the serdes of its changelogs with those of the job file.
+        opened = opener.open(owners, provisional=False)
+        # The next attempt reads the unwritten records again.
+        stack.callback(close_all, opened)
+        for store in (store for stores in opened for store in stores.values()):
+            if (copy := store.restore(endless=True)) is not None:
+                self._stores[copy.ssp], self._copies[copy.ssp] = store, copy
         sweep_in_background(config, (), self._clock)
         for copy in self._copies.values():
             copy.share(len(self._copies))
@@ -152,10 +152,9 @@ class StandbyContainer:
     def _publish(self) -> None:
         """Show the copies, each with the end that its changelog had at the last check."""
         published: dict[str, dict[int, PublishedStore]] = {}
-        for opener in self._openers:
-            for ssp, (name, engine) in opener.engines.items():
-                end = partial(self._end_of, str(ssp))
-                published.setdefault(name, {})[ssp.partition] = PublishedStore(engine, end)
+        for ssp, store in self._stores.items():
+            shown = PublishedStore(store.engine, partial(self._end_of, str(ssp)))
+            published.setdefault(store.spec.config.name, {})[ssp.partition] = shown
         self._committed.publish(published)
 
     def _end_of(self, ssp: str) -> int:

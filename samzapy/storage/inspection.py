@@ -25,6 +25,7 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreError, UnknownStream
+from samzapy.storage.changelog.reading import Tail
 from samzapy.storage.changelog.restore import ProgressCallback, StoreRestore, run_restores
 from samzapy.storage.changelog.topic import check_changelog
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
@@ -262,7 +263,7 @@ class ChangelogReader:
                 cleanup.callback(engine.close)
                 parts[ssp.partition] = engine
                 identity = StoreIdentity("", config.name, ssp.partition, stamped=expiry is not None)
-                restore = _SelectiveRestore(engine, identity, ssp, *log, expiry=expiry)
+                restore = _SelectiveRestore(engine, identity, Tail(ssp, *log), expiry=expiry)
                 restore.selection = selection
                 if restore.start < restore.bound:
                     restores.append(restore)

@@ -1,25 +1,37 @@
-"""Opens the stores of one task: from the job's settings, by files and changelogs, to their stacks."""
+"""Opens and restores the stores of a container's tasks.
+
+1. `StoreOpener.open` takes the ends of the changelogs, which are the bounds of the restores, and opens the files of
+   every task. No predecessor of the tasks writes by then.
+2. `StoreOpener.restore` first looks into the tails that decide whether a store is too old, then reads the missing records, with
+   one consumer per system for all tasks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin, SystemConsumer
+from samzapy.api.system import StreamDescription, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
-from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import StoreSource
-from samzapy.errors import StateLost
-from samzapy.storage.backup import TaskBackups
-from samzapy.storage.changelog.reading import ChangelogEnd, ChangelogOrigin, Tail
-from samzapy.storage.changelog.restore import RestoreRead, RestoreResult, StoreRestore
+from samzapy.errors import ForeignRecords, StateLost
+from samzapy.storage.backup.schedule import open_backup, snapshot_reader
+from samzapy.storage.changelog.reading import ChangelogEnd, ChangelogOrigin, Tail, first_records
+from samzapy.storage.changelog.restore import (
+    ProgressCallback,
+    RestoreRead,
+    ShouldStop,
+    StoreRestore,
+    never,
+    run_restores,
+)
 from samzapy.storage.changelog.topic import (
     Changelogs,
     check_beginning,
@@ -28,21 +40,18 @@ from samzapy.storage.changelog.topic import (
     max_record_bytes,
 )
 from samzapy.storage.kv.cache_budget import CacheBudget
-from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
-from samzapy.storage.local.files import LocalStore, LocalStores, take_over_standby
-from samzapy.storage.local.marker import Acceptance, SerdePair, StoreIdentity
+from samzapy.storage.local.directory import store_directory
+from samzapy.storage.local.files import LocalFiles, OpenedFiles
+from samzapy.storage.local.marker import Acceptance, StoreIdentity
 from samzapy.storage.local.sample import check_sample
 from samzapy.storage.side_inputs import SideInputPlan
 from samzapy.storage.spec import StoreSpec
-from samzapy.storage.task_store import OpenedStore, TaskStore
+from samzapy.storage.store import Store
 from samzapy.storage.task_stores import TaskStores
 
-#: The bound of a changelog that is followed: larger than any offset.
-_NO_END = 2**63 - 1
-
-#: The amounts read, by changelog partition.
-Restored = Mapping[SystemStreamPartition, RestoreRead]
+#: Stores are opened in parallel, since an open waits for the disk a dozen times.
+_MOST_OPENED_AT_ONCE = 8
 
 
 def _unlimited(system: str) -> int | None:  # noqa: ARG001
@@ -54,8 +63,8 @@ def _nothing_adopted(ssp: SystemStreamPartition, topic_id: str) -> int:  # noqa:
 
 
 @dataclass(frozen=True)
-class TaskSettings:
-    """A task that opens its stores.
+class StoreOwner:
+    """A task that owns stores.
 
     - `committed`: by store, the changelog offset that its state must reach, since the inputs up to there are done.
     - `ssps`, `starts`: the task's partitions and where it starts in them, for stores that are filled from streams.
@@ -65,310 +74,246 @@ class TaskSettings:
 
     name: str
     changelog_partition: int
-    tasks_in_container: int
     committed: Mapping[str, int] = field(default_factory=dict)
+    _: KW_ONLY
     ssps: frozenset[SystemStreamPartition] = frozenset()
     starts: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
-    _: KW_ONLY
     own_ends: Mapping[str, int] | None = None
     adopted_end: Callable[[SystemStreamPartition, str], int] = _nothing_adopted
 
-    def known_end(self, store: str, ssp: SystemStreamPartition, topic: StreamDescription) -> int | None:
-        """The offset from which on no changelog record is the task's own; None if unknown."""
-        if self.own_ends is None:
-            return None
-        return max(self.own_ends.get(store, 0), self.adopted_end(ssp, topic.stream_id))
 
-
-@dataclass(frozen=True)
-class JobStores:
-    """The stores of a job, as every task of a container opens them.
-
-    `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store that
-    outlives its task, by their identities. `undoes_messages`: the changes of a failed message are undone. `budget`: the
-    memory of the caches of all these tasks. `record_limit_of`: the largest record that a system's producer sends, None
-    for any.
-    """
-
-    job: str
-    configs: Mapping[str, StoreConfig]
-    engines: Mapping[str, StoreSpec]
-    serdes: Mapping[str, Serde]
-    written_with: Mapping[str, SerdePair]
-    _: KW_ONLY
-    logged_base: Path
-    non_logged_base: Path
-    undoes_messages: bool
-    admin_of: Callable[[str], SystemAdmin]
-    clock: Clock
-    budget: CacheBudget
-    lock_wait_s: float = 10.0
-    record_limit_of: Callable[[str], int | None] = _unlimited
-
-
-def job_stores(
-    config: JobConfig,
-    *,
-    serdes: Mapping[str, Serde],
-    engines: Mapping[str, StoreSpec],
-    admin_of: Callable[[str], SystemAdmin],
-    clock: Clock,
-    lock_wait_s: float = 10.0,
-    record_limit_of: Callable[[str], int | None] = _unlimited,
-) -> JobStores:
-    """The stores that the job file names. `lock_wait_s`: the seconds to wait for a locked store."""
-    kept = [store for store in config.stores.values() if store.changelog is not None or store.source is not None]
-    return JobStores(
-        config.job_name,
-        config.stores,
-        engines,
-        serdes,
-        {store.name: engines[store.name].serde_names for store in kept},
-        logged_base=config.logged_store_base_dir,
-        non_logged_base=config.non_logged_store_base_dir,
-        undoes_messages=config.task.errors.undoes_changes,
-        admin_of=admin_of,
-        clock=clock,
-        budget=CacheBudget(config.cache_max_bytes),
-        lock_wait_s=lock_wait_s,
-        record_limit_of=record_limit_of,
-    )
+#: One task's stores, by name. A store that turns out to be too old is replaced by a new one.
+Stores = dict[str, Store]
 
 
 class StoreOpener:
-    """Opens the stores of one task, and builds their stacks once they are restored.
+    """Opens the stores of a container's tasks, and makes them READY once they are restored."""
 
-    1. `begin` opens the files of each store, or an empty store, and takes the end of its changelog.
-    2. `settle` replaces stores that are too old; the tails that `doubtful` gives decide that.
-    3. `behind` gives the parts of the changelogs that remain to be read.
-    4. `finish` builds the stores. `abandon` closes the open files instead.
-    """
-
-    def __init__(self, job: JobStores, task: TaskSettings, changelogs: Changelogs | None = None) -> None:
-        """`changelogs`: the container's; without them the task describes its changelogs itself."""
-        self._job = job
-        self._task = task
-        self._changelogs = changelogs or Changelogs(job.admin_of, [task.changelog_partition])
-        self._backups = TaskBackups(job.job, task.name, job.clock)
-        self._logged = LocalStores(job.logged_base, job.job, task.name, job.lock_wait_s)
-        self._non_logged = LocalStores(job.non_logged_base, job.job, task.name, job.lock_wait_s)
-        self._opened: list[OpenedStore] = []
-        self._cleanup = ExitStack()
-
-    def begin(self, *, provisional: bool = False) -> None:
-        """Open the engines and take the changelogs' ends. If one fails, none stays open. With `provisional` a store
-        that may be too old stays open until `settle`."""
-        for config in self._job.configs.values():
-            try:
-                opened = self._open(config, provisional=provisional)
-            except BaseException:
-                self.abandon()
-                raise
-            self._cleanup.callback(opened.engine.close)
-            self._opened.append(opened)
-
-    @property
-    def engines(self) -> Mapping[SystemStreamPartition, tuple[str, StorageEngine]]:
-        """The store and its open engine, by changelog partition."""
-        return {store.changelog: (store.config.name, store.engine) for store in self._opened if store.changelog}
-
-    def doubtful(self) -> list[Tail]:
-        """The changelog tails that decide about doubtful stores: a store is too old if its tail has any record."""
-        return [
-            Tail(store.changelog, store.start, store.bound)
-            for store in self._opened
-            if store.changelog and store.doubt and store.doubt()
-        ]
-
-    def settle(self, changed: Collection[SystemStreamPartition]) -> None:
-        """Set aside the files of the stores of the tails `changed`, which have records, and open the stores anew."""
-        for index, store in enumerate(self._opened):
-            if store.changelog in changed:
-                store.engine.close()
-                self._opened[index] = self._open(store.config, provisional=False)
-                self._cleanup.callback(self._opened[index].engine.close)
-
-    def behind(self) -> list[StoreRestore]:
-        """The remaining restores, up to the ends that the changelogs had at the opening."""
-        return [
-            self._restore(store, store.changelog, store.bound)
-            for store in self._opened
-            if store.changelog is not None and store.first < store.bound
-        ]
-
-    def following(self) -> list[StoreRestore]:
-        """A restore without an end for every store with a changelog."""
-        return [self._restore(store, store.changelog, _NO_END) for store in self._opened if store.changelog is not None]
-
-    def _restore(self, store: OpenedStore, ssp: SystemStreamPartition, bound: int) -> StoreRestore:
-        expiry = None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._job.clock)
-        return StoreRestore(
-            store.engine,
-            store.identity,
-            ssp,
-            store.first if bound == store.bound else store.start,
-            bound,
-            task=self._task.name,
-            expiry=expiry,
-            known_end=store.known_end if bound == store.bound else None,
-            in_any_thread=self._job.engines[store.config.name].persistent,
-        )
-
-    def finish(self, read: Restored, consumer_of: Callable[[str], SystemConsumer]) -> TaskStores:
-        """The stores, after everything `behind` was `read`. They keep `consumer_of`, to find unreadable records. Raises
-        ConfigError if the class of a store cannot read its entries."""
-        stores = {store.config.name: self._task_store(store, consumer_of) for store in self._opened}
-        self._cleanup.pop_all()
-        return TaskStores(stores, {store.config.name: _result(store, read) for store in self._opened})
-
-    def abandon(self) -> None:
-        """Close the files that `begin` has opened; does nothing after `finish`."""
-        self._cleanup.close()
-
-    def _open(self, config: StoreConfig, *, provisional: bool) -> OpenedStore:
-        factory, settings = self._engine_of(config)
-        if config.source is not None:
-            return self._open_sourced(config, config.source, factory, settings)
-        if config.changelog is not None:
-            return self._open_logged(config, config.changelog, factory, settings, provisional=provisional)
-        engine = self._non_logged.open_empty(factory, settings, self._job.clock.wall_ms())
-        return OpenedStore(config, engine, self._identity(config, stamped=config.ttl_ms is not None))
-
-    def _engine_of(self, config: StoreConfig) -> tuple[StorageEngineFactory, EngineSettings]:
-        settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
-        return self._job.engines[config.name].factory, settings
-
-    def _identity(self, config: StoreConfig, source: str = "", *, stamped: bool = False) -> StoreIdentity:
-        serdes = self._job.written_with.get(config.name, ("", ""))
-        return StoreIdentity(self._job.job, config.name, self._task.changelog_partition, source, stamped, *serdes)
-
-    def _open_sourced(
-        self, config: StoreConfig, source: StoreSource, factory: StorageEngineFactory, settings: EngineSettings
-    ) -> OpenedStore:
-        task = self._task
-        plan = SideInputPlan(config.name, source, task.name, task.ssps, task.starts, self._job.admin_of)
-        identity = self._identity(config, plan.stamp)
-        clock = self._job.clock
-        if config.clean_on_start:
-            local = LocalStore(self._non_logged.open_empty(factory, settings, clock.wall_ms()), None)
-        else:
-            local = self._non_logged.open_kept(
-                factory, settings, lambda marker: plan.refusal(marker, identity, clock.wall_ms()), clock.wall_ms()
-            )
-        kept = local.marker is not None
-        return OpenedStore(
-            config, local.engine, identity, kept=kept, reason=local.reason, filling=plan.filling(local.marker)
-        )
-
-    def _open_logged(
+    def __init__(
         self,
-        config: StoreConfig,
-        stream: SystemStream,
-        factory: StorageEngineFactory,
-        settings: EngineSettings,
+        config: JobConfig,
+        specs: Mapping[str, StoreSpec],
+        serdes: Mapping[str, Serde],
         *,
-        provisional: bool,
-    ) -> OpenedStore:
-        ssp = SystemStreamPartition(stream.system, stream.stream, self._task.changelog_partition)
-        topic, log = self._changelogs.look(config, ssp)
-        identity = self._identity(config, topic.stream_id, stamped=config.ttl_ms is not None)
-        committed = self._task.committed.get(config.name, -1)
+        admin_of: Callable[[str], SystemAdmin],
+        clock: Clock,
+        tasks: int = 1,
+        lock_wait_s: float = 10.0,
+        record_limit_of: Callable[[str], int | None] = _unlimited,
+    ) -> None:
+        """`tasks` of the container share its memory. `lock_wait_s`: seconds to wait for a locked store.
+        `record_limit_of`: the largest record that a system's producer sends, None for any."""
+        self._config = config
+        self._specs = {name: specs[name] for name in config.stores if name in specs}
+        self._serdes = serdes
+        self._admin_of = admin_of
+        self._clock = clock
+        self._tasks = tasks
+        self._lock_wait_s = lock_wait_s
+        self._record_limit_of = record_limit_of
+        self._budget = CacheBudget(config.cache_max_bytes)
+        self._owners: Sequence[StoreOwner] = ()
+        self._changelogs = Changelogs(admin_of, ())
+
+    def open(self, owners: Sequence[StoreOwner], *, provisional: bool = True) -> list[Stores]:
+        """The stores of these tasks, OPENED. If one fails, none stays open. With `provisional` a store that may be too
+        old is opened as well; `restore` replaces it if it is.
+
+        If all engines keep files, several tasks' stores are opened at once, since any thread may open those. Raises
+        StoreLocked when a store is still locked after `lock_wait_s` seconds, EnvironmentFailure when a changelog is
+        missing or not compacted, StateLost when it does not have the committed state.
+        """
+        self._owners = owners
+        self._changelogs = Changelogs(self._admin_of, [owner.changelog_partition for owner in owners])
+        self._changelogs.find(spec.config for spec in self._specs.values())
+        tasks: list[Stores] = [{} for _ in owners]
+        at_once = all(spec.persistent and spec.config.source is None for spec in self._specs.values())
+        with ExitStack() as failing:
+            failing.callback(close_all, tasks)
+            if len(owners) > 1 and at_once:
+                with ThreadPoolExecutor(_MOST_OPENED_AT_ONCE, thread_name_prefix="samzapy-open") as pool:
+                    list(pool.map(partial(self._open_task, provisional), owners, tasks))
+            else:
+                for owner, stores in zip(owners, tasks, strict=True):
+                    self._open_task(provisional, owner, stores)
+            failing.pop_all()
+        return tasks
+
+    def _open_task(self, provisional: bool, owner: StoreOwner, stores: Stores) -> None:
+        for name, spec in self._specs.items():
+            stores[name] = self._open(owner, spec, provisional=provisional)
+
+    def _open(self, owner: StoreOwner, spec: StoreSpec, *, provisional: bool) -> Store:
+        if spec.config.source is not None:
+            return self._open_sourced(owner, spec, spec.config.source)
+        if spec.config.changelog is not None:
+            return self._open_logged(owner, spec, spec.config.changelog, provisional=provisional)
+        files = self._files(owner, spec).open_empty()
+        return Store(owner.name, spec, files, self._identity(owner, spec), self._clock)
+
+    def _files(self, owner: StoreOwner, spec: StoreSpec) -> LocalFiles:
+        return LocalFiles(spec, self._directory(owner, spec), self._clock, self._tasks, self._lock_wait_s)
+
+    def _directory(self, owner: StoreOwner, spec: StoreSpec) -> Path:
+        config = self._config
+        base = config.non_logged_store_base_dir if spec.config.changelog is None else config.logged_store_base_dir
+        return store_directory(base, config.job_name, spec.config.name, owner.name)
+
+    def _identity(self, owner: StoreOwner, spec: StoreSpec, source: str = "") -> StoreIdentity:
+        stamped = spec.config.ttl_ms is not None
+        partition = owner.changelog_partition
+        return StoreIdentity(self._config.job_name, spec.config.name, partition, source, stamped, *spec.serde_names)
+
+    def _open_sourced(self, owner: StoreOwner, spec: StoreSpec, source: StoreSource) -> Store:
+        plan = SideInputPlan(spec.config.name, source, owner.name, owner.ssps, owner.starts, self._admin_of)
+        identity, files = self._identity(owner, spec, plan.stamp), self._files(owner, spec)
+        if spec.config.clean_on_start:
+            opened = files.open_empty()
+        else:
+            opened = files.open_kept(lambda marker: plan.refusal(marker, identity, self._clock.wall_ms()))
+        return Store(owner.name, spec, opened, identity, self._clock, filling=plan.filling(opened.marker))
+
+    def _open_logged(self, owner: StoreOwner, spec: StoreSpec, stream: SystemStream, *, provisional: bool) -> Store:
+        config = spec.config
+        ssp = SystemStreamPartition(stream.system, stream.stream, owner.changelog_partition)
+        topic, log = self._changelogs.get(config, ssp)
+        identity = self._identity(owner, spec, topic.stream_id)
+        committed = owner.committed.get(config.name, -1)
         check_end(ssp, log, committed)
-        accepted = Acceptance(config, identity, log, delete_retention_ms(topic, config), self._job.clock)
-        local, taken_over = self._local(factory, settings, accepted, provisional=provisional)
-        kept = local.marker is not None
-        if not kept and config.ttl_ms is None:
+        accepted = Acceptance(config, identity, log, delete_retention_ms(topic, config), self._clock)
+        files = self._files(owner, spec)
+        opened = self._furthest(owner, spec, files, accepted, provisional=provisional)
+        own_end = None
+        if owner.own_ends is not None:
+            own_end = max(owner.own_ends.get(config.name, 0), owner.adopted_end(ssp, topic.stream_id), log.oldest)
+        start = log.oldest if opened.marker is None else opened.marker.changelog_offset + 1
+        store = Store(
+            owner.name,
+            spec,
+            opened,
+            accepted.identity_from(opened.marker),
+            self._clock,
+            tail=Tail(ssp, start, log.upcoming, own_end),
+            doubt=None if opened.marker is None else partial(accepted.doubt, opened.marker),
+        )
+        if opened.marker is None and config.ttl_ms is None:
             # With expiring entries the beginning of the changelog is deleted as well.
             try:
                 check_beginning(ssp, log, committed)
-            except StateLost:
-                local.engine.close()
+            except StateLost as lost:
+                store.refuse(lost)
+                store.close()
                 raise
-        return OpenedStore(
-            config,
-            local.engine,
-            accepted.identity_from(local.marker),
-            ssp,
-            start=log.oldest if local.marker is None else local.marker.changelog_offset + 1,
-            bound=log.upcoming,
-            kept=kept,
-            snapshot=local.snapshot,
-            reason=local.reason,
-            taken_over=taken_over,
-            doubt=None if local.marker is None else partial(accepted.doubt, local.marker),
-            max_record_bytes=self._largest_record(stream, topic),
-            known_end=self._known_end(config.name, ssp, topic, log),
-        )
+        return store
 
-    def _largest_record(self, stream: SystemStream, topic: StreamDescription) -> int | None:
-        limits = (max_record_bytes(topic), self._job.record_limit_of(stream.system))
+    def _furthest(
+        self, owner: StoreOwner, spec: StoreSpec, files: LocalFiles, accepted: Acceptance, *, provisional: bool
+    ) -> OpenedFiles:
+        """The furthest store to begin with: files of this machine, a snapshot, or an empty one."""
+        if spec.config.clean_on_start:
+            return files.open_empty()
+        taken_over = files.take_over_standby(accepted.refusal)
+        opened = files.open_kept(
+            accepted.misfit if provisional else accepted.refusal, "standby" if taken_over else "local store"
+        )
+        if opened.marker is None and accepted.log.upcoming > accepted.log.oldest:
+            fetch = snapshot_reader(self._config.job_name, owner.name, spec.config, accepted.refusal)
+            if fetch is not None:
+                return files.fetch(opened, fetch)
+        return opened
+
+    def restore(
+        self,
+        tasks: Sequence[Stores],
+        consumer_of: Callable[[str], SystemConsumer],
+        on_progress: ProgressCallback | None = None,
+        should_stop: ShouldStop = never,
+    ) -> list[TaskStores]:
+        """Restore the opened stores, and make them READY; they keep `consumer_of`, to find unreadable records.
+
+        `on_progress` gets `task/store`, offsets read, offsets to read. If one fails, none stays open. Raises
+        RestoreError when a changelog cannot be read to its end, ForeignRecords when it has records of another writer,
+        RestoreStopped once it `should_stop`, ConfigError if the class of a store cannot read its entries.
+        """
+        with ExitStack() as failing:
+            failing.callback(close_all, tasks)
+            self._replace_outdated(tasks, consumer_of)
+            restores = [restore for store in _each(tasks) if (restore := store.restore()) is not None]
+            try:
+                read = _read(restores, consumer_of, self._clock, on_progress, should_stop)
+            except ForeignRecords as foreign:
+                for store in _each(tasks):
+                    if store.changelog == foreign.ssp:
+                        store.refuse(foreign)
+                raise
+            for owner, stores in zip(self._owners, tasks, strict=True):
+                for store in stores.values():
+                    self._make_ready(owner, store, read, consumer_of)
+            failing.pop_all()
+        return list(map(TaskStores, tasks))
+
+    def _replace_outdated(self, tasks: Sequence[Stores], consumer_of: Callable[[str], SystemConsumer]) -> None:
+        """Open stores anew that are too old if their tails have any record, and do. All tails of a system are read with
+        one consumer."""
+        tails = [store.tail for store in _each(tasks) if store.tail is not None and store.is_doubtful()]
+        changed: set[SystemStreamPartition] = set()
+        for system in dict.fromkeys(tail.ssp.system for tail in tails):
+            of_system = [tail for tail in tails if tail.ssp.system == system]
+            with closing(consumer_of(system)) as consumer:
+                changed |= first_records(of_system, consumer, self._clock).keys()
+        for owner, stores in zip(self._owners, tasks, strict=True):
+            for name, store in stores.items():
+                if store.changelog in changed:
+                    store.engine.close()
+                    stores[name] = self._open(owner, store.spec, provisional=False)
+
+    def _make_ready(
+        self,
+        owner: StoreOwner,
+        store: Store,
+        read: Mapping[SystemStreamPartition, RestoreRead],
+        consumer_of: Callable[[str], SystemConsumer],
+    ) -> None:
+        spec, config, ssp = store.spec, store.spec.config, store.changelog
+        serdes = spec.serdes(self._serdes)
+        check_sample(config, store.engine, *serdes)
+        origin = end = limit = None
+        if ssp is not None and store.tail is not None:
+            origin = ChangelogOrigin(ssp, self._admin_of, consumer_of, self._clock)
+            end = ChangelogEnd(config.name, ssp, store.tail.bound, consumer_of)
+            limit = self._largest_record(ssp.system, self._changelogs.get(config, ssp)[0])
+        stack = build_stack(config, store.engine, *serdes, limit, self._clock, origin, self._budget)
+        directory = self._directory(owner, spec)
+        backup = open_backup(self._config.job_name, owner.name, spec, store.engine, directory, self._clock)
+        store.ready(None if ssp is None else read.get(ssp), stack, end, backup)
+
+    def _largest_record(self, system: str, topic: StreamDescription) -> int | None:
+        limits = (max_record_bytes(topic), self._record_limit_of(system))
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def _known_end(
-        self, store: str, ssp: SystemStreamPartition, topic: StreamDescription, log: OffsetRange
-    ) -> int | None:
-        known = self._task.known_end(store, ssp, topic)
-        return None if known is None else max(known, log.oldest)
 
-    def _local(
-        self, factory: StorageEngineFactory, settings: EngineSettings, accepted: Acceptance, *, provisional: bool
-    ) -> tuple[LocalStore, bool]:
-        """The furthest store to begin with: files of this machine, a snapshot, or an empty one; and whether a standby's
-        files were taken over."""
-        config, log, now_ms = accepted.config, accepted.log, accepted.clock.wall_ms()
-        if config.clean_on_start:
-            return LocalStore(self._logged.open_empty(factory, settings, now_ms), None), False
-        taken_over = factory.persistent and take_over_standby(
-            self._logged.directory(config.name), factory, settings, accepted.refusal, now_ms
-        )
-        refuse = accepted.misfit if provisional else accepted.refusal
-        local = self._logged.open_kept(factory, settings, refuse, now_ms)
-        if local.marker is None and log.upcoming > log.oldest:
-            fetch = self._backups.reader(config, accepted.refusal)
-            if fetch is not None:
-                local = self._logged.replace_empty(factory, settings, local, fetch)
-        return local, taken_over
-
-    def _task_store(self, store: OpenedStore, consumer_of: Callable[[str], SystemConsumer]) -> TaskStore:
-        """Builds the stack from the settings, and the store around it."""
-        job, config = self._job, store.config
-        spec = job.engines[config.name]
-        factory, settings = self._engine_of(config)
-        directory = self._logged.directory(config.name)
-        serdes = job.engines[config.name].serdes(job.serdes)
-        check_sample(config, store.engine, *serdes)
-        return TaskStore(
-            store,
-            build_stack(
-                config,
-                store.engine,
-                *serdes,
-                store.max_record_bytes,
-                job.clock,
-                None
-                if store.changelog is None
-                else ChangelogOrigin(store.changelog, job.admin_of, consumer_of, job.clock),
-                job.budget,
-            ),
-            job.clock,
-            view=None if spec.view is None else spec.seen,
-            end=None
-            if store.changelog is None
-            else ChangelogEnd(config.name, store.changelog, store.bound, consumer_of),
-            backup=self._backups.maker(config, store.engine, factory, settings, directory),
-            directory=directory if factory.persistent else None,
-        )
+def close_all(tasks: Sequence[Stores]) -> None:
+    """Close the stores of tasks, also when one of them fails."""
+    with ExitStack() as closing_all:
+        for store in _each(tasks):
+            closing_all.callback(store.close)
 
 
-def _result(store: OpenedStore, read: Restored) -> RestoreResult:
-    found = None if store.changelog is None else read.get(store.changelog)
-    records, seconds, size = found or (0, 0.0, 0)
-    if store.snapshot:
-        source = "snapshot + changelog" if records else "snapshot"
-    elif store.kept:
-        source = "standby" if store.taken_over else "local store"
-        if records:
-            source += " + changelog"
-    else:
-        source = "changelog" if records else "nothing"
-    return RestoreResult(store.config.name, records, seconds, source, store.reason, size)
+def _each(tasks: Sequence[Stores]) -> Iterator[Store]:
+    return (store for stores in tasks for store in stores.values())
+
+
+def _read(
+    restores: Sequence[StoreRestore],
+    consumer_of: Callable[[str], SystemConsumer],
+    clock: Clock,
+    on_progress: ProgressCallback | None,
+    should_stop: ShouldStop,
+) -> dict[SystemStreamPartition, RestoreRead]:
+    """Read every changelog partition, system by system; returns the amounts read."""
+    read: dict[SystemStreamPartition, RestoreRead] = {}
+    for system in dict.fromkeys(restore.ssp.system for restore in restores):
+        with closing(consumer_of(system)) as consumer:
+            of_system = [restore for restore in restores if restore.ssp.system == system]
+            read.update(run_restores(of_system, consumer, clock, on_progress, should_stop=should_stop))
+    return read

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngine, StorageEngineFactory, StoreViewFactory
@@ -19,11 +19,19 @@ from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.serdes import key_identity, serde_identity, typed_name
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class
-from samzapy.storage.backup import BackupUnavailable, MakesCheckpoints, check_folder
+from samzapy.storage.backup.folder import BackupUnavailable, check_folder
 from samzapy.storage.local.marker import SerdePair, serde_changes
 
 #: The entries of a store of keys and values.
 _PLAIN = EntrySerdes(None, None, stand_alone=True)
+
+
+@runtime_checkable
+class MakesCheckpoints(Protocol):
+    """An engine's factory that can copy the committed state of an engine in use into a new directory; any thread."""
+
+    def checkpoint(self, engine: Any, directory: Path) -> None:
+        """Make the copy. Raises StoreError."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,8 @@ from samzapy.serializers import task_serdes
 from samzapy.storage.changelog.restore import RestoreResult
 from samzapy.storage.changelog.topic import ensure_changelog
 from samzapy.storage.local.directory import store_directory
-from samzapy.storage.opening import StoreOpener, TaskSettings
+from samzapy.storage.opening import StoreOpener, StoreOwner
 from samzapy.storage.spec import store_specs
-from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import system_factory
 from samzapy.system.local.factory import LogAdmin
@@ -56,18 +55,18 @@ def open_store(
     system = ChangelogSystem.of(changelogs)
     if store.changelog is not None:
         ensure_changelog(system.admin, store, 1)
-    begin = partial(
-        begin_task_stores,
+    opener = partial(
+        StoreOpener,
         alone,
-        TaskSettings(_TASK, 0, tasks_in_container),
-        serdes=task_serdes(alone),
-        engines=store_specs(alone),
+        store_specs(alone),
+        task_serdes(alone),
         admin_of=lambda _: system.admin,
         clock=clock,
+        tasks=tasks_in_container,
         lock_wait_s=0.0,
     )
     directory = store_directory(alone.logged_store_base_dir, alone.job_name, name, _TASK)
-    opened = OpenStore(store, directory, system, begin, clock)
+    opened = OpenStore(store, directory, system, opener)
     try:
         yield opened
     finally:
@@ -119,16 +118,14 @@ class OpenStore:
         store: StoreConfig,
         directory: Path,
         changelogs: ChangelogSystem,
-        begin: Callable[[], StoreOpener],
-        clock: Clock,
+        opener: Callable[[], StoreOpener],
     ) -> None:
-        """`directory`: where the local files are, if the engine keeps any; `begin` opens them, to be restored."""
+        """`directory`: where the local files are, if the engine keeps any."""
         self._config = store
         self._name = store.name
         self.directory = directory
         self._changelogs = changelogs
-        self._begin = begin
-        self._clock = clock
+        self._opener = opener
         self._stores: TaskStores | None = None
         self._seen: Any = None
         self._producer: SystemProducer | None = None
@@ -186,7 +183,8 @@ class OpenStore:
     def reopen(self) -> None:
         """Stop without a commit, if it is open, and start again."""
         self.close()
-        (self._stores,) = restore_together([self._begin()], self._consumer_of, self._clock)
+        opener = self._opener()
+        (self._stores,) = opener.restore(opener.open([StoreOwner(_TASK, 0)]), self._consumer_of)
         self._seen = self._stores.as_seen(self._stores.stores)[self._name]
 
     def lose_local_state(self) -> None:

@@ -13,8 +13,8 @@ import pytest
 import urllib3
 from confluent_kafka import KafkaError
 from jobs.job_models import job_model
+from rigs.local_files import local_files
 
-from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition as Ssp
 from samzapy.api.system import OffsetRange, OutgoingRecord, StreamSettings, StreamSpec, SystemSettings, change_columns
 from samzapy.container.side_inputs import SideInputRestore, SideInputs
@@ -27,11 +27,9 @@ from samzapy.errors import (
     RetriableError,
     TaskMigrated,
 )
-from samzapy.storage.backup import newest_snapshot, open_folder
-from samzapy.storage.backup.snapshot import SnapshotUploader
-from samzapy.storage.local.files import LocalStores
+from samzapy.storage.backup.folder import open_folder
+from samzapy.storage.backup.snapshot import SnapshotUploader, newest_snapshot
 from samzapy.storage.local.marker import Marker, StoreIdentity, misfit
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.clients import system_factory
 from samzapy.system.database import DatabaseSystemFactory
 from samzapy.system.database import reader as table_module
@@ -287,8 +285,7 @@ STORE = StoreIdentity("job-1", "s", 0, "t")
 
 
 def opened_files(base, refuse=lambda marker: None):
-    stores = LocalStores(base, "job-1", "Partition 0", lock_wait_s=0.0)
-    return stores.open_kept(RocksDbStorageEngineFactory(), EngineSettings("s"), refuse, 17)
+    return local_files(base).open_kept(refuse)
 
 
 @pytest.mark.parametrize("part", [0.5, 0.0, None])

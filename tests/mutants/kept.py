@@ -234,8 +234,8 @@ _STATE = (
     ),
     Mutant(
         "samzapy/storage/opening.py",
-        "else local.marker.changelog_offset + 1",
-        "else local.marker.changelog_offset",
+        "else opened.marker.changelog_offset + 1",
+        "else opened.marker.changelog_offset",
         (_RESTORE,),
     ),
     Mutant(

@@ -25,7 +25,7 @@ from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
-from samzapy.storage.backup import open_folder
+from samzapy.storage.backup.folder import open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.system.clients import system_factory

@@ -53,7 +53,7 @@ class StateWriter(ABC):
             # Records of a successor are not foreign: `confirm` raises then, and this attempt ends.
             self._records.confirm()
             for task in tasks:
-                task.stores.distrust(found.ssp)
+                task.stores.refuse(found.ssp, found)
             raise
 
     def _check_ends(self, tasks: Sequence[TaskInstance]) -> None:

@@ -7,18 +7,3 @@ Below `<backup.path>/<job>/<store>/<task>`:
 
 The changelog stays the source of truth: a snapshot that is torn, damaged, foreign or too old is skipped.
 """
-
-from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, check_folder, open_folder
-from samzapy.storage.backup.schedule import MakesCheckpoints, StoreBackup, TaskBackups
-from samzapy.storage.backup.snapshot import newest_snapshot
-
-__all__ = [
-    "BackupFolder",
-    "BackupUnavailable",
-    "MakesCheckpoints",
-    "StoreBackup",
-    "TaskBackups",
-    "check_folder",
-    "newest_snapshot",
-    "open_folder",
-]

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
-from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import StorageEngine
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.store import BackupConfig
@@ -20,6 +19,7 @@ from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, open_
 from samzapy.storage.backup.snapshot import SnapshotUploader, UploadStopped, newest_snapshot
 from samzapy.storage.local.directory import checkpoints_beside, new_checkpoint
 from samzapy.storage.local.marker import Marker
+from samzapy.storage.spec import MakesCheckpoints, StoreSpec
 
 _LOG = logging.getLogger(__name__)
 #: Limits the uploads of a process: it may have many tasks, but has one network.
@@ -28,14 +28,6 @@ _TURN_S = 0.2
 #: Seconds that a stop waits for an upload. After one that took longer, the process waits for no other.
 _PATIENCE_S = 10.0
 _HANGING = threading.Event()
-
-
-@runtime_checkable
-class MakesCheckpoints(Protocol):
-    """An engine's factory that can copy the committed state of an engine in use into a new directory; any thread."""
-
-    def checkpoint(self, engine: Any, directory: Path) -> None:
-        """Make the copy. Raises StoreError."""
 
 
 class StoreBackup:
@@ -149,53 +141,36 @@ class StoreBackup:
         return data
 
 
-class TaskBackups:
-    """One task's folders of snapshots, by store."""
+def snapshot_reader(
+    job: str, task: str, config: StoreConfig, refuse: Callable[[Marker], str | None]
+) -> Callable[[Path], Marker | None] | None:
+    """A function that downloads the store's newest snapshot into a directory; None if the store has no snapshots, or
+    their folder cannot be opened."""
+    if config.backup is None:
+        return None
+    try:
+        folder = _folder(job, task, config, config.backup)
+    except BackupUnavailable as cause:
+        _LOG.warning("Snapshots cannot be read: %s", cause)
+        return None
+    return lambda directory: newest_snapshot(folder, directory, refuse)
 
-    def __init__(self, job: str, task: str, clock: Clock) -> None:
-        self._job = job
-        self._task = task.replace(" ", "_")
-        self._clock = clock
 
-    def reader(
-        self, config: StoreConfig, refuse: Callable[[Marker], str | None]
-    ) -> Callable[[Path], Marker | None] | None:
-        """A function that downloads the store's newest snapshot into a directory; None if the store has no snapshots,
-        or their folder cannot be opened."""
-        if config.backup is None:
-            return None
-        try:
-            folder = self._folder(config)
-        except BackupUnavailable as cause:
-            _LOG.warning("Snapshots cannot be read: %s", cause)
-            return None
-        return lambda directory: newest_snapshot(folder, directory, refuse)
+def open_backup(
+    job: str, task: str, spec: StoreSpec, engine: StorageEngine, directory: Path, clock: Clock
+) -> StoreBackup | None:
+    """The maker of the snapshots of a task's part of a store; None if the job file asks for none."""
+    backup = spec.config.backup
+    if backup is None or not isinstance(spec.factory, MakesCheckpoints):
+        return None
 
-    def maker(
-        self,
-        config: StoreConfig,
-        engine: StorageEngine,
-        factory: StorageEngineFactory,
-        settings: EngineSettings,
-        directory: Path,
-    ) -> StoreBackup | None:
-        """The maker of the store's snapshots; None if the job file asks for none."""
-        if config.backup is None or not isinstance(factory, MakesCheckpoints):
-            return None
+    def marker_of(checkpoint: Path) -> bytes | None:
+        with closing(spec.open(checkpoint, read_only=True)) as opened:
+            return opened.marker()
 
-        def marker_of(checkpoint: Path) -> bytes | None:
-            with closing(factory.open(checkpoint, settings, read_only=True)) as opened:
-                return opened.marker()
+    make = partial(spec.factory.checkpoint, engine)
+    return StoreBackup(make, directory, marker_of, partial(_folder, job, task, spec.config, backup), backup, clock)
 
-        return StoreBackup(
-            partial(factory.checkpoint, engine),
-            directory,
-            marker_of,
-            partial(self._folder, config),
-            config.backup,
-            self._clock,
-        )
 
-    def _folder(self, config: StoreConfig) -> BackupFolder:
-        assert config.backup is not None
-        return open_folder(config.backup.path, config.backup.options, self._job, config.name, self._task)
+def _folder(job: str, task: str, config: StoreConfig, backup: BackupConfig) -> BackupFolder:
+    return open_folder(backup.path, backup.options, job, config.name, task.replace(" ", "_"))

@@ -75,11 +75,13 @@ def first_value(batches: Iterator[RecordBatch]) -> int | None:
 
 
 class Tail(NamedTuple):
-    """The offsets of a partition from `start` on, before `bound`."""
+    """The offsets of a partition from `start` on, before `bound`. From `known_end` on no record is the task's own; None:
+    unknown."""
 
     ssp: SystemStreamPartition
     start: int
     bound: int
+    known_end: int | None = None
 
 
 def first_records(

@@ -16,7 +16,7 @@ from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.errors import RestoreError, RestoreStalled, SamzapyError
 from samzapy.failpoints import reach
-from samzapy.storage.changelog.reading import foreign_records
+from samzapy.storage.changelog.reading import Tail, foreign_records
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
@@ -89,31 +89,24 @@ class StoreRestore:
     may still follow it in the log.
     """
 
-    def __init__(  # noqa: PLR0913  # a store, a range of offsets, and their meaning
+    def __init__(
         self,
         engine: StorageEngine,
         identity: StoreIdentity,
-        ssp: SystemStreamPartition,
-        start: int,
-        bound: int,
+        tail: Tail,
         chunk_bytes: int = CHUNK_BYTES,
-        *,
-        task: str = "",
+        label: str = "",
         expiry: Expiry | None = None,
-        known_end: int | None = None,
-        in_any_thread: bool = False,
+        *,
+        any_thread: bool = False,
     ) -> None:
-        """`chunk_bytes`: memory for records that are not written yet. `task`: for the label in progress and errors,
-        `task/store`. With an `expiry` the values get the times of their records, and expired ones are left out. From
-        `known_end` on no record is the task's own, and any is refused; None: unknown. `in_any_thread`: the engine may
-        be called by threads other than its opener's."""
-        self.label = f"{task}/{identity.store}" if task else identity.store
-        self.ssp = ssp
-        self.start = start
-        self.bound = bound
+        """`chunk_bytes`: memory for records that are not written yet. `label`: the store in progress and errors. With
+        an `expiry` the values get the times of their records, and expired ones are left out. A record from
+        `tail.known_end` on is refused. `any_thread`: whether other threads than its opener's may call the engine."""
+        self.label = label or identity.store
+        self.ssp, self.start, self.bound, self._known_end = tail
         self.records = self.bytes = 0
-        self.needs_times = expiry is not None
-        self.in_any_thread = in_any_thread
+        self.any_thread = any_thread
         self._engine = engine
         self._expiry = expiry
         self._identity = identity
@@ -122,8 +115,7 @@ class StoreRestore:
         self._first: dict[bytes, bytes | None] = {}
         self._first_bytes = 0
         self._sorted: SortedRecords | None = None
-        self._last = (start - 1, 0)
-        self._known_end = known_end
+        self._last = (tail.start - 1, 0)
 
     def share(self, stores: int) -> None:
         """Gather only so much that `stores` of them together stay within one store's chunk. Before the first `add`."""
@@ -235,7 +227,7 @@ class _Finishing:
 
     def begin(self, restore: StoreRestore, as_of_ms: int) -> None:
         """Finish a store that has everything below its bound, as of that time."""
-        if self._together and restore.in_any_thread:
+        if self._together and restore.any_thread:
             ended = self._threads.submit(restore.finish, as_of_ms)
         else:
             restore.finish(as_of_ms)

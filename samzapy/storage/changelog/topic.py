@@ -105,7 +105,7 @@ class Changelogs:
         for name, own in ssps.items():
             self._found[name] = topics[name], {ssp: logs[ssp] for ssp in own}
 
-    def look(self, config: StoreConfig, ssp: SystemStreamPartition) -> tuple[StreamDescription, OffsetRange]:
+    def get(self, config: StoreConfig, ssp: SystemStreamPartition) -> tuple[StreamDescription, OffsetRange]:
         """The changelog of a store, and the offsets of its partition `ssp`. Raises as `usable`."""
         self.find([config])
         topic, logs = self._found[config.name]

@@ -55,10 +55,10 @@ def store_directory(base: Path, job: str, store: str, task: str) -> Path:
     return path
 
 
-def make_private(path: Path, base: Path) -> None:
-    """Create the directory and its parents below `base`, for this user only. Raises StoreError."""
+def make_private(path: Path) -> None:
+    """Create a `store_directory` and its parents, those below the base for this user only. Raises StoreError."""
     try:
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parents[2].mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in (path.parent.parent, path.parent, path):
             part.mkdir(mode=0o700, exist_ok=True)
     except OSError as cause:

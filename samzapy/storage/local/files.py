@@ -2,6 +2,7 @@
 
 1. A copy that a standby has left, and that is further than the store, replaces the store.
 2. Other files are used if they pass the check, else set aside. None is deleted because it does not open.
+3. Without files, the store starts from a snapshot if there is one, else empty.
 """
 
 from __future__ import annotations
@@ -13,60 +14,63 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 
-from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import StorageEngine
+from samzapy.clock import Clock
 from samzapy.errors import StoreCorrupted, StoreDiskFailed, StoreLocked
-from samzapy.storage.local.directory import RefusedAs, make_private, set_aside, standbys_beside, store_directory, wipe
+from samzapy.storage.local.directory import RefusedAs, make_private, set_aside, standbys_beside, wipe
 from samzapy.storage.local.marker import Marker
+from samzapy.storage.spec import StoreSpec
 
 _LOG = logging.getLogger(__name__)
 _LOCK_RETRY_S = 0.1
 _NO_MARKER = "it holds data without a marker, so their owner and age are unknown"
 
+#: Gives the reason (a clause) why files with this marker must not be used; None if they may.
+Refuse = Callable[[Marker], "str | None"]
+
 
 @dataclass(frozen=True)
-class LocalStore:
-    """An open engine. `marker` is None if the engine is empty. `reason` says why an earlier store was set aside, if one
-    was. `snapshot`: the files were downloaded."""
+class OpenedFiles:
+    """An open engine, and the directory of its files, if it keeps any. `source`: the origin of its entries (`local store`, `standby`, `snapshot`), empty if it has none;
+    `marker` is None then. `reason`: why earlier files were set aside, if any were."""
 
     engine: StorageEngine
-    marker: Marker | None
+    path: Path | None
+    marker: Marker | None = None
+    source: str = ""
     reason: str = ""
-    snapshot: bool = False
 
 
-@dataclass(frozen=True)
-class LocalStores:
-    """The stores of one task, below `base`. `lock_wait_s`: the longest wait for a locked store, in seconds."""
+class LocalFiles:
+    """The files of one task's part of a store, in the directory `path`; without one if its engine keeps none."""
 
-    base: Path
-    job: str
-    task: str
-    lock_wait_s: float = 10.0
+    def __init__(
+        self, spec: StoreSpec, path: Path | None, clock: Clock, tasks: int = 1, lock_wait_s: float = 10.0
+    ) -> None:
+        """`tasks` of a container share the engine's memory. `lock_wait_s`: seconds to wait for a locked store."""
+        self.path = path if spec.persistent else None
+        self._spec = spec
+        self._clock = clock
+        self._tasks = tasks
+        self._lock_wait_s = lock_wait_s
 
-    def open_kept(
-        self,
-        factory: StorageEngineFactory,
-        settings: EngineSettings,
-        refuse: Callable[[Marker], str | None],
-        now_ms: int,
-    ) -> LocalStore:
-        """The store as an earlier attempt left it. If it is damaged, has data without a marker, or `refuse` gives a
+    def open_kept(self, refuse: Refuse, source: str = "local store") -> OpenedFiles:
+        """The store as an earlier attempt left it, with that `source`. If it is damaged, has data without a marker, or `refuse` gives a
         reason, it is set aside and a new one is opened. An error of `refuse` passes through, and nothing is set
         aside."""
-        if not factory.persistent:
-            return LocalStore(factory.open(None, settings), None)
-        path = self.directory(settings.store)
+        if self.path is None:
+            return OpenedFiles(self._spec.open(None, self._tasks), None)
         engine: StorageEngine | None = None
         kind: RefusedAs = "stale"
         try:
-            engine = self._open(factory, path, settings)
+            engine = self._open(self.path)
             data = engine.marker()
             if data is None and is_empty(engine):
-                return LocalStore(engine, None)
+                return OpenedFiles(engine, self.path)
             marker = None if data is None else Marker.from_bytes(data)
             reason = _NO_MARKER if marker is None else refuse(marker) or ""
             if not reason:
-                return LocalStore(engine, marker)
+                return OpenedFiles(engine, self.path, marker, source)
         except StoreCorrupted as damage:
             kind, reason = "corrupt", f"it is damaged ({damage})"
         except ValueError as cause:
@@ -77,140 +81,105 @@ class LocalStores:
             raise
         if engine is not None:
             engine.close()
-        _put_out_of_the_way(path, kind, reason, now_ms)
-        return LocalStore(self._open(factory, path, settings), None, reason)
+        self._put_out_of_the_way(self.path, kind, reason)
+        return OpenedFiles(self._open(self.path), self.path, reason=reason)
 
-    def replace_empty(
-        self,
-        factory: StorageEngineFactory,
-        settings: EngineSettings,
-        empty: LocalStore,
-        fetch: Callable[[Path], Marker | None],
-    ) -> LocalStore:
-        """Replace an empty store by the store that `fetch` puts into its directory. If `fetch` puts nothing there, or
+    def open_empty(self) -> OpenedFiles:
+        """An empty store. Files that an earlier attempt left are deleted; files that are damaged or have no marker are
+        set aside."""
+        if self.path is None:
+            return OpenedFiles(self._spec.open(None, self._tasks), None)
+        # Opened before it is deleted: another process that has it open holds its lock.
+        opened = self.open_kept(lambda _: None)
+        if opened.marker is None:
+            return OpenedFiles(opened.engine, self.path)
+        opened.engine.close()
+        wipe(self.path)
+        return OpenedFiles(self._open(self.path), self.path)
+
+    def fetch(self, empty: OpenedFiles, fetch: Callable[[Path], Marker | None]) -> OpenedFiles:
+        """Replace an `empty` store by the store that `fetch` puts into its directory. If `fetch` puts nothing there, or
         the store does not open with the marker that `fetch` returned, open an empty one again."""
-        path = self.directory(settings.store)
+        path = self.path
+        if path is None:
+            return empty
         empty.engine.close()
         wipe(path)
         marker = fetch(path)
         if marker is None:
-            return replace(empty, engine=self._open(factory, path, settings))
+            return replace(empty, engine=self._open(path))
         try:
-            engine = self._open(factory, path, settings)
+            engine = self._open(path)
             if engine.marker() == marker.to_bytes():
-                return LocalStore(engine, marker, empty.reason, snapshot=True)
+                return OpenedFiles(engine, path, marker, "snapshot", empty.reason)
             engine.close()
             damage = "its contents differ from its index"
         except StoreCorrupted as cause:
             damage = str(cause)
         _LOG.warning("The snapshot in %s is not used: %s", path, damage)
         wipe(path)
-        return replace(empty, engine=self._open(factory, path, settings))
+        return replace(empty, engine=self._open(path))
 
-    def open_empty(self, factory: StorageEngineFactory, settings: EngineSettings, now_ms: int) -> StorageEngine:
-        """An empty store. Files that an earlier attempt left are deleted; files that are damaged or have no marker are
-        set aside."""
-        if not factory.persistent:
-            return factory.open(None, settings)
-        path = self.directory(settings.store)
-        engine: StorageEngine | None = None
-        kind: RefusedAs = "stale"
+    def take_over_standby(self, refuse: Refuse) -> bool:
+        """Replace the store by the furthest usable copy next to it, if that is further. Returns whether it did.
+
+        The store that was there is set aside. A copy or store that is open elsewhere is left alone. Raises StoreError.
+        """
+        path = self.path
+        copies = [] if path is None else standbys_beside(path)
+        if path is None or not copies:
+            return False
+        offsets = {copy: self._usable_offset(copy, refuse) for copy in copies}
+        best = max(copies, key=offsets.__getitem__)
         try:
-            # Opened before it is deleted: another process that has it open holds its lock.
-            engine = self._open(factory, path, settings)
-            marked = engine.marker() is not None
-            if not marked and is_empty(engine):
-                return engine
-            reason = "" if marked else _NO_MARKER
-        except StoreCorrupted as damage:
-            kind, reason = "corrupt", f"it is damaged ({damage})"
-        if engine is not None:
-            engine.close()
-        if reason:
-            _put_out_of_the_way(path, kind, reason, now_ms)
-        else:
-            wipe(path)
-        return self._open(factory, path, settings)
+            own = self._offset(path, refuse) if path.exists() else -1
+        except StoreLocked:
+            return False
+        if offsets[best] <= own:
+            return False
+        if path.exists():
+            set_aside(path, "stale", self._clock.wall_ms())
+        try:
+            best.rename(path)
+        except OSError as cause:
+            raise StoreDiskFailed(f"{path}: cannot take over {best.name}: {cause.strerror or cause}") from cause
+        _LOG.info("The local store %s was the standby %s, at changelog offset %d", path, best.name, offsets[best])
+        return True
 
-    def directory(self, store: str) -> Path:
-        """The directory of the store of that name, which need not exist."""
-        return store_directory(self.base, self.job, store, self.task)
+    def _usable_offset(self, copy: Path, refuse: Refuse) -> int:
+        try:
+            return self._offset(copy, refuse)
+        except StoreLocked as cause:
+            _LOG.info("The standby %s is not taken over: %s", copy.name, cause)
+            return -1
 
-    def _open(self, factory: StorageEngineFactory, path: Path, settings: EngineSettings) -> StorageEngine:
-        make_private(path, self.base)
+    def _offset(self, path: Path, refuse: Refuse) -> int:
+        """The changelog offset of the store there, -1 if it cannot be used. Raises StoreLocked."""
+        try:
+            # A close may find damage as well.
+            with closing(self._spec.open(path, self._tasks)) as engine:
+                data = engine.marker()
+            marker = None if data is None else Marker.from_bytes(data)
+        except (StoreCorrupted, ValueError):
+            return -1
+        return -1 if marker is None or refuse(marker) else marker.changelog_offset
+
+    def _open(self, path: Path) -> StorageEngine:
+        make_private(path)
         pause = Event()
-        for _ in range(int(self.lock_wait_s / _LOCK_RETRY_S)):
+        for _ in range(int(self._lock_wait_s / _LOCK_RETRY_S)):
             try:
-                return factory.open(path, settings)
+                return self._spec.open(path, self._tasks)
             except StoreLocked:
                 pause.wait(_LOCK_RETRY_S)
-        return factory.open(path, settings)
+        return self._spec.open(path, self._tasks)
+
+    def _put_out_of_the_way(self, path: Path, kind: RefusedAs, reason: str) -> None:
+        aside = set_aside(path, kind, self._clock.wall_ms())
+        _LOG.warning("The local store %s is not used: %s. It was set aside as %s.", path, reason, aside.name)
 
 
 def is_empty(engine: StorageEngine) -> bool:
     """Whether the engine has no entries; the marker does not count. Raises StoreCorrupted."""
     with engine.iterate(None, None) as pairs:
         return next(pairs, None) is None
-
-
-def _put_out_of_the_way(path: Path, kind: RefusedAs, reason: str, now_ms: int) -> None:
-    aside = set_aside(path, kind, now_ms)
-    _LOG.warning("The local store %s is not used: %s. It was set aside as %s.", path, reason, aside.name)
-
-
-def take_over_standby(
-    path: Path,
-    factory: StorageEngineFactory,
-    settings: EngineSettings,
-    refuse: Callable[[Marker], str | None],
-    now_ms: int,
-) -> bool:
-    """Replace the store at `path` by the furthest usable copy beside it, if that is further. Returns whether it did.
-
-    The store that was there is set aside. A copy or store that is open elsewhere is left alone. Raises StoreError.
-    """
-    copies = standbys_beside(path)
-    if not copies:
-        return False
-    offsets = {copy: _usable_offset(copy, factory, settings, refuse) for copy in copies}
-    best = max(copies, key=offsets.__getitem__)
-    try:
-        own = _offset(path, factory, settings, refuse) if path.exists() else -1
-    except StoreLocked:
-        return False
-    if offsets[best] <= own:
-        return False
-    if path.exists():
-        set_aside(path, "stale", now_ms)
-    try:
-        best.rename(path)
-    except OSError as cause:
-        raise StoreDiskFailed(f"{path}: cannot take over {best.name}: {cause.strerror or cause}") from cause
-    _LOG.info(
-        "The local store %s is the standby %s from now on, at changelog offset %d", path, best.name, offsets[best]
-    )
-    return True
-
-
-def _usable_offset(
-    copy: Path, factory: StorageEngineFactory, settings: EngineSettings, refuse: Callable[[Marker], str | None]
-) -> int:
-    try:
-        return _offset(copy, factory, settings, refuse)
-    except StoreLocked as cause:
-        _LOG.info("The standby %s is not taken over: %s", copy.name, cause)
-        return -1
-
-
-def _offset(
-    path: Path, factory: StorageEngineFactory, settings: EngineSettings, refuse: Callable[[Marker], str | None]
-) -> int:
-    """The changelog offset of the store there, -1 if it cannot be used. Raises StoreLocked."""
-    try:
-        # A close may find damage as well.
-        with closing(factory.open(path, settings)) as engine:
-            data = engine.marker()
-        marker = None if data is None else Marker.from_bytes(data)
-    except (StoreCorrupted, ValueError):
-        return -1
-    return -1 if marker is None or refuse(marker) else marker.changelog_offset

@@ -66,7 +66,7 @@ class Rig:
         self.transaction()
 
     def marker(self):
-        held = self.opened.stores._held["s"]
+        held = self.opened.stores.held["s"]
         return Marker.from_bytes(held.engine.marker())
 
     def start_again(self, after_s):

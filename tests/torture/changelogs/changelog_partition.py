@@ -7,21 +7,24 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec, SystemSettings, change_columns
 from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.stores import StoreConfig
 from samzapy.failpoints import arm
+from samzapy.storage.changelog.reading import Tail
 from samzapy.storage.changelog.restore import StoreRestore, run_restores
-from samzapy.storage.local.files import LocalStores
+from samzapy.storage.local.directory import store_directory
+from samzapy.storage.local.files import LocalFiles
 from samzapy.storage.local.marker import StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.storage.spec import StoreSpec
 from samzapy.system.clients import system_factory
 
 SSP = SystemStreamPartition("log", "changes", 0)
 IDENTITY = StoreIdentity("job-1", "s", 0, "t")
 #: So small that a restore reaches the disk on its way.
-SETTINGS = EngineSettings("s", {"container.write.buffer.size.bytes": "65536"})
+STORE = StoreConfig("s", "rocksdb", "bytes", "bytes", properties={"container.write.buffer.size.bytes": "65536"})
 BATCH = 100
 
 
@@ -49,11 +52,12 @@ class Changelog:
 
     def restore(self):
         """Restore the local store from where it is; its rows, how many records were read, and the end of the log."""
-        stores = LocalStores(self.base, "job-1", "Partition 0", lock_wait_s=0.0)
-        local = stores.open_kept(RocksDbStorageEngineFactory(), SETTINGS, lambda marker: None, now_ms=17)
+        spec = StoreSpec(STORE, RocksDbStorageEngineFactory())
+        path = store_directory(self.base, "job-1", "s", "Partition 0")
+        local = LocalFiles(spec, path, SYSTEM_CLOCK, lock_wait_s=0.0).open_kept(lambda marker: None)
         log = self.admin.offsets([SSP])[SSP]
         start = log.oldest if local.marker is None else local.marker.changelog_offset + 1
-        restore = StoreRestore(local.engine, IDENTITY, SSP, start, log.upcoming, chunk_bytes=5_000)
+        restore = StoreRestore(local.engine, IDENTITY, Tail(SSP, start, log.upcoming), chunk_bytes=5_000)
         consumer = self.factory.consumer(self.settings, "test")
         try:
             if start < log.upcoming:

@@ -9,9 +9,8 @@ from samzapy.api.system import StreamSpec, change_columns
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.serializers.registry import serde_registry
-from samzapy.storage.opening import TaskSettings
+from samzapy.storage.opening import StoreOpener, StoreOwner
 from samzapy.storage.spec import store_specs
-from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.system.kafka import KafkaSystemFactory
 
 FACTORY = KafkaSystemFactory()
@@ -100,16 +99,13 @@ class ChangelogRig:
         return count
 
     def restored(self, committed=-1, wrap=lambda consumer: consumer):
-        """(contents, result) of the store as a task finds it; `committed`: as `TaskSettings`. `wrap`s the consumer."""
-        opening = begin_task_stores(
-            self._config,
-            TaskSettings("Partition 0", 0, 1, {"s": committed}),
-            serdes=serde_registry(self._config),
-            engines=store_specs(self._config),
-            admin_of=lambda _: self.admin,
-            clock=SYSTEM_CLOCK,
+        """(contents, result) of the store as a task finds it; `committed`: as `StoreOwner`. `wrap`s the consumer."""
+        config = self._config
+        opener = StoreOpener(
+            config, store_specs(config), serde_registry(config), admin_of=lambda _: self.admin, clock=SYSTEM_CLOCK
         )
-        (stores,) = restore_together([opening], lambda _: wrap(FACTORY.consumer(self.settings, "rig")), SYSTEM_CLOCK)
+        opened = opener.open([StoreOwner("Partition 0", 0, {"s": committed})])
+        (stores,) = opener.restore(opened, lambda _: wrap(FACTORY.consumer(self.settings, "rig")))
         try:
             return dict(stores.stores["s"].all()), stores.restored["s"]
         finally:

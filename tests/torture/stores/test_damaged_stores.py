@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 from outcomes import ANY, GUARANTEES
+from rigs.local_files import local_files
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import SamzapyError, StoreCorrupted
 from samzapy.failpoints import arm
-from samzapy.storage.local.files import LocalStores
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -58,8 +58,7 @@ def sound_store(tmp_path_factory):
 
 
 def opened(base):
-    stores = LocalStores(base, "job-1", "Partition 0", lock_wait_s=0.0)
-    return stores.open_kept(RocksDbStorageEngineFactory(), EngineSettings("s"), lambda marker: None, now_ms=17)
+    return local_files(base).open_kept(lambda marker: None)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.storage.kv.memory import InMemoryStorageEngine
-from samzapy.storage.task_store import Flushing
+from samzapy.storage.store import Flushing
 from samzapy.testing import ManualClock
 
 

@@ -12,9 +12,8 @@ from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure, StoreError
 from samzapy.serializers.registry import serde_registry
 from samzapy.storage.local.directory import store_directory
-from samzapy.storage.opening import TaskSettings
+from samzapy.storage.opening import StoreOpener, StoreOwner, close_all
 from samzapy.storage.spec import store_specs
-from samzapy.storage.startup import begin_all_stores, restore_together
 from samzapy.system.clients import system_factory
 
 TASKS = 20
@@ -68,20 +67,23 @@ class Rig:
         producer.flush()
         producer.close()
 
-    def begin(self, partitions=range(TASKS)):
-        return begin_all_stores(
+    def opener(self):
+        return StoreOpener(
             self.config,
-            [TaskSettings(f"Partition {number}", number, TASKS) for number in partitions],
-            serdes=serde_registry(self.config),
-            engines=store_specs(self.config),
+            store_specs(self.config),
+            serde_registry(self.config),
             admin_of=lambda _: self.admin,
             clock=SYSTEM_CLOCK,
             lock_wait_s=0.0,
         )
 
+    def begin(self, partitions=range(TASKS)):
+        return self.opener().open([StoreOwner(f"Partition {number}", number) for number in partitions])
+
     def restored(self):
-        consumer_of = lambda _: self._factory.consumer(self._settings, "test")  # noqa: E731
-        return restore_together(self.begin(), consumer_of, SYSTEM_CLOCK)
+        opener = self.opener()
+        opened = opener.open([StoreOwner(f"Partition {number}", number) for number in range(TASKS)])
+        return opener.restore(opened, lambda _: self._factory.consumer(self._settings, "test"))
 
     def directory(self, number):
         return store_directory(self.config.logged_store_base_dir, self.config.job_name, "s", f"Partition {number}")
@@ -111,15 +113,13 @@ def test_if_one_store_fails_none_stays_open(rig):
     with pytest.raises((StoreError, OSError), match="Partition_11"):
         rig.begin()
     path.unlink()
-    for opening in rig.begin():
-        opening.abandon()
+    close_all(rig.begin())
 
 
 def test_a_task_without_a_partition_of_the_changelog_fails_before_any_store_is_opened(rig):
     with pytest.raises(EnvironmentFailure, match=f"has {TASKS} partitions, the task needs partition {TASKS}"):
         rig.begin([*range(TASKS), TASKS])
-    for opening in rig.begin():
-        opening.abandon()
+    close_all(rig.begin())
 
 
 def test_engines_that_are_bound_to_a_thread_are_opened_on_the_callers(tmp_path):
@@ -133,8 +133,7 @@ def test_engines_that_are_bound_to_a_thread_are_opened_on_the_callers(tmp_path):
 
 def test_offsets_of_every_task_are_those_of_its_own_partition(rig):
     rig.write(3, b"k", b"v")
-    openings = rig.begin()
-    behind = {restore.ssp for opening in openings for restore in opening.behind()}
-    assert behind == {SystemStreamPartition("mem", rig.stream, 3)}
-    for opening in openings:
-        opening.abandon()
+    opened = rig.begin()
+    restores = [stores["s"].restore() for stores in opened]
+    assert [restore.ssp for restore in restores if restore] == [SystemStreamPartition("mem", rig.stream, 3)]
+    close_all(opened)

@@ -429,6 +429,6 @@ def test_the_list_of_a_heaps_blocks_stays_small_however_large_its_items_are(open
 
 def test_optional_libraries_are_not_imported_before_a_store_needs_them():
     optional = {"datasketches", "rbloom", "fsspec", "numpy"}
-    code = f"import sys, samzapy.storage.startup, samzapy.storage.views; print(sorted({optional} & set(sys.modules)))"
+    code = f"import sys, samzapy.storage.opening, samzapy.storage.views; print(sorted({optional} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.storage.backup import BackupUnavailable, check_folder, newest_snapshot, open_folder
-from samzapy.storage.backup.snapshot import SnapshotIndex, SnapshotUploader, UploadStopped
+from samzapy.storage.backup.folder import BackupUnavailable, check_folder, open_folder
+from samzapy.storage.backup.snapshot import SnapshotIndex, SnapshotUploader, UploadStopped, newest_snapshot
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
 IDENTITY = StoreIdentity("job-1", "s", 0, "t")

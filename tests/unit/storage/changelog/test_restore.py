@@ -13,6 +13,7 @@ from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
 from samzapy.storage import task_store
 from samzapy.storage.changelog import gathering
 from samzapy.storage.changelog import restore as restore_module
+from samzapy.storage.changelog.reading import Tail
 from samzapy.storage.changelog.restore import StoreRestore, run_restores
 from samzapy.storage.changelog.topic import check_beginning, check_end, ensure_changelog
 from samzapy.storage.kv import InMemoryStorageEngineFactory
@@ -61,7 +62,7 @@ def system():
 def restored(system, start=0, chunk_bytes=1 << 20, progress=None):
     engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
     log = system.admin.offsets([SSP])[SSP]
-    restore = StoreRestore(engine, IDENTITY, SSP, max(start, log.oldest), log.upcoming, chunk_bytes)
+    restore = StoreRestore(engine, IDENTITY, Tail(SSP, max(start, log.oldest), log.upcoming), chunk_bytes)
     run_restores([restore], system.consumer(), SteppingClock(), progress)
     with engine.iterate(None, None) as pairs:
         return dict(pairs), Marker.from_bytes(engine.marker())
@@ -95,7 +96,7 @@ def test_a_store_is_as_old_as_the_beginning_of_its_restore(system):
     logged(system, [(b"k%d" % n, b"v") for n in range(10)])
     clock = ManualClock(wall_ms=5_000)
     engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
-    restore = StoreRestore(engine, IDENTITY, SSP, 0, 10)
+    restore = StoreRestore(engine, IDENTITY, Tail(SSP, 0, 10))
     run_restores([restore], system.consumer(), clock, lambda *_: clock.advance(600))
     assert clock.wall_ms() > 600_000
     assert Marker.from_bytes(engine.marker()) == Marker(IDENTITY, 9, 5_000)
@@ -138,7 +139,7 @@ def test_a_long_changelog_is_sorted_on_the_way(system, tmp_path):
     logged(system, changes)
     engine = RocksDbStorageEngineFactory().open(tmp_path / "store", EngineSettings("s"))
     engine.write({b"k1": b"old", b"other": b"kept"}, Marker(IDENTITY, 99, 1).to_bytes())
-    restore = StoreRestore(engine, IDENTITY, SSP, 100, 12_000)
+    restore = StoreRestore(engine, IDENTITY, Tail(SSP, 100, 12_000))
     run_restores([restore], system.consumer(), SteppingClock())
     with engine.iterate(None, None) as pairs:
         found = dict(pairs)
@@ -152,7 +153,7 @@ def test_a_long_changelog_is_sorted_on_the_way(system, tmp_path):
 @pytest.mark.usefixtures("sorted_from_the_first_record")
 def test_a_record_without_a_key_in_a_long_changelog_is_named(tmp_path):
     engine = RocksDbStorageEngineFactory().open(tmp_path / "store", EngineSettings("s"))
-    restore = StoreRestore(engine, IDENTITY, SSP, 0, 9)
+    restore = StoreRestore(engine, IDENTITY, Tail(SSP, 0, 9))
     with pytest.raises(RestoreError, match=r"log\.s\[0\]@4: changelog record without a key"):
         restore.add(RecordBatch(SSP, [3, 4], [b"a", None], [b"1", b"1"], [1, 1]))
     engine.close()
@@ -166,7 +167,7 @@ def test_a_truncated_changelog_is_read_from_its_oldest_record(system):
 
 def test_records_beyond_the_bound_are_left_out():
     engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
-    restore = StoreRestore(engine, IDENTITY, SSP, 0, 2)
+    restore = StoreRestore(engine, IDENTITY, Tail(SSP, 0, 2))
     restore.add(RecordBatch(SSP, [0, 1, 2], [b"a", b"b", b"c"], [b"1"] * 3, [1] * 3))
     restore.add(RecordBatch(SSP, [3], [b"d"], [b"1"], [1]))
     restore.finish(9)
@@ -174,14 +175,14 @@ def test_records_beyond_the_bound_are_left_out():
 
 
 def test_a_record_without_a_key_is_named():
-    restore = StoreRestore(InMemoryStorageEngineFactory().open(None, EngineSettings("s")), IDENTITY, SSP, 0, 9)
+    restore = StoreRestore(InMemoryStorageEngineFactory().open(None, EngineSettings("s")), IDENTITY, Tail(SSP, 0, 9))
     with pytest.raises(RestoreError, match=r"log\.s\[0\]@4: changelog record without a key"):
         restore.add(RecordBatch(SSP, [3, 4], [b"a", None], [b"1", b"1"], [1, 1]))
 
 
 def test_a_chunk_before_the_bound_is_as_old_as_its_last_record():
     engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
-    restore = StoreRestore(engine, IDENTITY, SSP, 0, 100, chunk_bytes=1)
+    restore = StoreRestore(engine, IDENTITY, Tail(SSP, 0, 100), chunk_bytes=1)
     restore.add(RecordBatch(SSP, [0, 1], [b"a", b"b"], [b"1", b"1"], [70, 80]))
     assert Marker.from_bytes(engine.marker()) == Marker(IDENTITY, 1, 80)
 
@@ -370,7 +371,7 @@ def test_many_stores_of_a_container_share_the_memory_of_a_restore():
         def load(self, parts, marker):
             written.append(sum(len(keys) for keys, _ in parts))
 
-    restores = [StoreRestore(Engine("s"), IDENTITY, SSP, 0, 30_000, 1_000_000) for _ in range(2)]
+    restores = [StoreRestore(Engine("s"), IDENTITY, Tail(SSP, 0, 30_000), 1_000_000) for _ in range(2)]
     restores[0].share(4)
     keys = [b"k%05d" % n for n in range(20_000)]
     for restore in restores:
@@ -387,6 +388,6 @@ def test_the_bytes_of_every_record_read_are_counted(system, tmp_path, monkeypatc
     logged(system, [(b"k%d" % (n % 7), b"%03d" % n if n % 5 else None) for n in range(1_000)])
     for name, factory in (("m", InMemoryStorageEngineFactory()), ("r", RocksDbStorageEngineFactory())):
         with closing(factory.open(tmp_path / name, EngineSettings("s"))) as engine:
-            restore = StoreRestore(engine, IDENTITY, SSP, 0, 1_000, 2_000)
+            restore = StoreRestore(engine, IDENTITY, Tail(SSP, 0, 1_000), 2_000)
             read = run_restores([restore], system.consumer(), SteppingClock())[SSP]
         assert (read.records, read.bytes) == (1_000, 2 * 1_000 + 3 * 800)

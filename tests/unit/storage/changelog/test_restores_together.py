@@ -11,6 +11,7 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import StoreError
 from samzapy.storage.changelog import gathering
 from samzapy.storage.changelog import restore as restore_module
+from samzapy.storage.changelog.reading import Tail
 from samzapy.storage.changelog.restore import RestoreStopped, StoreRestore, run_restores
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.local.files import is_empty
@@ -47,16 +48,15 @@ class Log:
         on_progress=None,
         should_stop=lambda: False,
         clock=SYSTEM_CLOCK,
+        any_thread=True,
     ):
         restores = [
             StoreRestore(
                 engine,
                 StoreIdentity("job-1", "s", number, "t"),
-                SystemStreamPartition("log", "s", number),
-                0,
-                RECORDS if bounds is None else bounds[number],
+                Tail(SystemStreamPartition("log", "s", number), 0, RECORDS if bounds is None else bounds[number]),
                 chunk_bytes,
-                in_any_thread=True,
+                any_thread=any_thread,
             )
             for number, engine in enumerate(engines)
         ]
@@ -213,12 +213,5 @@ def test_engines_that_are_bound_to_their_thread_are_finished_there(log):
             threads.add(threading.current_thread())
             super().load(changes, marker)
 
-    made = StoreRestore.__init__
-
-    def bound(self, *args, in_any_thread=False, **kwargs):
-        made(self, *args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StoreRestore, "__init__", bound)
-        log(2).run([Bound("s"), Bound("s")])
+    log(2).run([Bound("s"), Bound("s")], any_thread=False)
     assert threads == {threading.current_thread()}

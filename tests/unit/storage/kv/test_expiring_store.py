@@ -139,7 +139,7 @@ def test_what_has_expired_leaves_the_engine(tmp_path, clock, engine):
         for round_ in range(4):
             opened.store.put("new", round_)
             opened.commit()
-        (held,) = opened.stores._held.values()
+        (held,) = opened.stores.held.values()
         with held.engine.iterate(None, None) as pairs:
             assert [key for key, _ in pairs] == [b"new"]
         assert opened.stores.metrics()["s.expired-removed"] == 2_500

@@ -111,7 +111,7 @@ def test_a_change_that_is_put_is_saved_and_not_complained_of(tmp_path):
 
 def test_without_the_check_nothing_is_wrapped(tmp_path):
     with open_store(job(), "s", tmp_path) as opened:
-        (held,) = opened.stores._held.values()
+        (held,) = opened.stores.held.values()
         assert type(held.stack.store) is CachedStore
 
 

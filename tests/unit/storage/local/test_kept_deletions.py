@@ -6,8 +6,9 @@ import json
 import pytest
 
 from samzapy.api.system import SystemSettings
-from samzapy.storage.backup import BackupFolder
+from samzapy.storage.backup.folder import BackupFolder
 from samzapy.storage.local.marker import Marker
+from samzapy.storage.opening import StoreOpener
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, open_store
@@ -51,7 +52,7 @@ def set_retention(delete_retention_ms: int) -> None:
 
 
 def kept_ms(opened) -> int | None:
-    held = opened.stores._held["s"]
+    held = opened.stores.held["s"]
     return Marker.from_bytes(held.engine.marker()).identity.deletions_kept_ms
 
 
@@ -111,20 +112,20 @@ def test_a_store_that_is_rebuilt_begins_with_the_retention_of_today(node, clock)
         assert kept_ms(opened) == DAY_MS
 
 
-def test_a_store_that_grows_too_old_while_other_stores_are_opened_is_rebuilt(node, clock):
+def test_a_store_that_grows_too_old_while_other_stores_are_opened_is_rebuilt(node, clock, monkeypatch):
     with node("a") as opened:
         opened.store.put("a", 1)
         opened.commit()
         opened.store.put("b", 2)
         opened.send_changes()
-        begin = opened._begin
+        opening = StoreOpener.open
 
-        def late():
-            opening = begin()
+        def late(*arguments):
+            stores = opening(*arguments)
             clock.advance(60)
-            return opening
+            return stores
 
-        opened._begin = late
+        monkeypatch.setattr(StoreOpener, "open", late)
         opened.reopen()
         assert (opened.restored.source, dict(opened.store.all())) == ("changelog", {"a": 1, "b": 2})
         assert opened.restored.reason == "it is 60000 ms old, deletions are kept for 60000 ms (delete.retention.ms)"
@@ -154,7 +155,7 @@ def test_a_snapshot_that_grows_too_old_on_its_way_is_not_used(node, clock, tmp_p
     with node("a", **snapshots) as opened:
         opened.store.put("a", 1)
         opened.commit()
-        opened.stores._held["s"].backup.settle()
+        opened.stores.held["s"].backup.settle()
         opened.store.put("b", 2)
         opened.send_changes()
     arrived = BackupFolder.get_file

@@ -8,12 +8,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from rigs.local_files import local_files
 from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreDiskFailed, StoreError, StoreLocked
 from samzapy.storage.local.directory import set_aside, set_asides, standbys_beside, store_directory
-from samzapy.storage.local.files import LocalStores, is_empty
+from samzapy.storage.local.files import is_empty
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -24,15 +25,15 @@ MARKER = Marker(StoreIdentity("job-1", "s", 0, "t"), 5, 1).to_bytes()
 
 @pytest.fixture
 def stores(tmp_path):
-    return LocalStores(tmp_path, "job-1", "Partition 0", lock_wait_s=0.0)
+    return local_files(tmp_path)
 
 
 def directory(stores) -> Path:
-    return store_directory(stores.base, "job-1", "s", "Partition 0")
+    return stores.path
 
 
 def opened(stores, refuse=lambda marker: None):
-    return stores.open_kept(FACTORY, SETTINGS, refuse, now_ms=17)
+    return stores.open_kept(refuse)
 
 
 def filled(stores, rows=3_000):
@@ -44,7 +45,7 @@ def filled(stores, rows=3_000):
 
 def test_the_directory_is_private_and_named_after_job_store_and_task(stores):
     opened(stores).engine.close()
-    path = stores.base / "job-1" / "s" / "Partition_0"
+    path = stores.path
     for part in (path, path.parent, path.parent.parent):
         assert stat.S_IMODE(part.stat().st_mode) == 0o700
 
@@ -94,7 +95,7 @@ def test_the_stores_of_tasks_with_longer_names_stay_when_a_store_is_set_aside(tm
 
 def test_a_store_without_a_changelog_starts_empty(stores):
     filled(stores)
-    engine = stores.open_empty(FACTORY, SETTINGS, now_ms=17)
+    engine = stores.open_empty().engine
     assert engine.marker() is None
     assert engine.get(b"000001") is None
     engine.close()
@@ -122,7 +123,7 @@ def left_by_samza(stores, rows=10):
 
 OPENINGS = {
     "kept": lambda stores: opened(stores).engine,
-    "empty": lambda stores: stores.open_empty(FACTORY, SETTINGS, now_ms=17),
+    "empty": lambda stores: stores.open_empty().engine,
 }
 
 
@@ -153,7 +154,7 @@ def test_a_directory_without_any_data_is_used(stores, opening, caplog):
 def test_a_damaged_store_that_would_start_empty_is_set_aside(stores):
     filled(stores)
     next(directory(stores).glob("MANIFEST-*")).unlink()
-    stores.open_empty(FACTORY, SETTINGS, now_ms=17).close()
+    stores.open_empty().engine.close()
     assert [path.name for path in set_asides(directory(stores))] == ["Partition_0.corrupt-17"]
 
 
@@ -170,16 +171,16 @@ def snapshot_at(marker):
 
 
 def test_a_snapshot_at_the_marker_of_its_index_is_used(stores):
-    local = stores.replace_empty(FACTORY, SETTINGS, opened(stores), snapshot_at(MARKER))
-    assert (local.marker, local.snapshot) == (Marker.from_bytes(MARKER), True)
+    local = stores.fetch(opened(stores), snapshot_at(MARKER))
+    assert (local.marker, local.source) == (Marker.from_bytes(MARKER), "snapshot")
     assert local.engine.get(b"a") == b"1"
     local.engine.close()
 
 
 @pytest.mark.parametrize("found", [Marker(StoreIdentity("job-1", "s", 0, "t"), 4, 1).to_bytes(), b"no marker"])
 def test_a_snapshot_that_is_not_at_the_marker_of_its_index_gives_an_empty_store(stores, found, caplog):
-    local = stores.replace_empty(FACTORY, SETTINGS, opened(stores), snapshot_at(found))
-    assert (local.marker, local.snapshot) == (None, False)
+    local = stores.fetch(opened(stores), snapshot_at(found))
+    assert (local.marker, local.source) == (None, "")
     assert is_empty(local.engine)
     assert local.engine.marker() is None
     local.engine.close()
@@ -274,7 +275,7 @@ def test_a_store_locked_by_another_process_names_it_and_is_left_alone(stores):
     )
     try:
         assert holder.stdout.readline() == "open\n"
-        for attempt in (lambda: opened(stores), lambda: stores.open_empty(FACTORY, SETTINGS, now_ms=17)):
+        for attempt in (lambda: opened(stores), stores.open_empty):
             with pytest.raises(StoreLocked, match=f"locked by pid {holder.pid}"):
                 attempt()
     finally:

@@ -74,7 +74,7 @@ def test_the_marker_says_what_the_entries_are_written_with_whatever_the_job_file
         with opened_as(**keys) as opened:
             opened.store.put("a", 10)
             opened.commit()
-            held = opened.stores._held["s"]
+            held = opened.stores.held["s"]
             assert Marker.from_bytes(held.engine.marker()).identity.serdes == ("string", "long")
             assert opened.stores.serdes == {"s": ("string", "long")}
 

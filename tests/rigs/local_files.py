@@ -1,0 +1,19 @@
+"""The files of store `s` of task `Partition 0` of `job-1`, opened at the time 17."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from samzapy.config.stores import StoreConfig
+from samzapy.storage.local.directory import store_directory
+from samzapy.storage.local.files import LocalFiles
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.storage.spec import StoreSpec
+from samzapy.testing import ManualClock
+
+
+def local_files(base: Path) -> LocalFiles:
+    """The files below `base`; a locked store is not waited for."""
+    spec = StoreSpec(StoreConfig("s", "rocksdb", "string", "string"), RocksDbStorageEngineFactory())
+    path = store_directory(base, "job-1", "s", "Partition 0")
+    return LocalFiles(spec, path, ManualClock(wall_ms=17), lock_wait_s=0.0)
