@@ -10,7 +10,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings, change_columns
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
-from samzapy.storage import task_store
+from samzapy.storage import store as store_module
 from samzapy.storage.changelog import gathering
 from samzapy.storage.changelog import restore as restore_module
 from samzapy.storage.changelog.reading import Tail
@@ -320,7 +320,7 @@ def commit_each(opened, first, count):
 
 
 def test_a_kill_costs_no_more_records_than_may_be_unflushed(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(task_store, "FLUSH_RECORDS", 20)
+    monkeypatch.setattr(store_module, "FLUSH_RECORDS", 20)
     with open_store(JOB, "s", tmp_path, ManualClock()) as opened:
         for first in (0, 100, 200):
             commit_each(opened, first, 57)
