@@ -4,7 +4,6 @@ import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import StoreError, StoreRefused
-from samzapy.storage.kv.cached import CachedStore
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.testing import open_store
 
@@ -107,12 +106,6 @@ def test_a_change_that_is_put_is_saved_and_not_complained_of(tmp_path):
         opened.store.delete("a")
         opened.commit()
         assert list(opened.store.all()) == []
-
-
-def test_without_the_check_nothing_is_wrapped(tmp_path):
-    with open_store(job(), "s", tmp_path) as opened:
-        (held,) = opened.stores.held.values()
-        assert type(held.stack.store) is CachedStore
 
 
 def test_a_clean_start_restores_everything_from_the_changelog(tmp_path):

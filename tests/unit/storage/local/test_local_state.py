@@ -76,14 +76,6 @@ def test_a_refused_store_is_set_aside_and_only_the_last_one_kept(stores):
     assert [path.name for path in set_asides(directory(stores))] == ["Partition_0.stale-17"]
 
 
-def test_a_store_that_another_writer_has_written_to_goes_when_the_next_one_is_set_aside(stores):
-    filled(stores)
-    set_aside(directory(stores), "foreign", 16)
-    filled(stores)
-    opened(stores, lambda marker: "it is old").engine.close()
-    assert [path.name for path in directory(stores).parent.glob("*.*")] == ["Partition_0.stale-17"]
-
-
 def test_the_stores_of_tasks_with_longer_names_stay_when_a_store_is_set_aside(tmp_path):
     stores = [tmp_path / name for name in ("orders", "orders.stale-eu", "orders.foreign-1st", "orders.standby-eu")]
     for path in stores:
