@@ -13,7 +13,7 @@ import pytest
 import urllib3
 from confluent_kafka import KafkaError
 from jobs.job_models import job_model
-from rigs.local_files import local_files
+from rigs.store_rig import local_files
 
 from samzapy.api.stream import SystemStreamPartition as Ssp
 from samzapy.api.system import OffsetRange, OutgoingRecord, StreamSettings, StreamSpec, SystemSettings, change_columns

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from outcomes import ANY, GUARANTEES
-from rigs.local_files import local_files
+from rigs.store_rig import local_files
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import SamzapyError, StoreCorrupted

@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from rigs.ticking_clock import TickingClock
+from rigs.store_rig import TickingClock
 
 from samzapy.admin.store_queries import JobInspector
 from samzapy.api.system import OutgoingRecord, StreamSpec

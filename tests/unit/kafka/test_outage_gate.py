@@ -1,7 +1,7 @@
 """The gate in front of a cluster: how the requests of a process are spaced during an outage."""
 
 import pytest
-from rigs.ticking_clock import TickingClock
+from rigs.store_rig import TickingClock
 
 from samzapy.errors import EnvironmentFailure, RetriableError, Unreachable
 from samzapy.system.kafka.gate import LONGEST_S, Gate, gate_of

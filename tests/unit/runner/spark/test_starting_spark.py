@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from rigs.ticking_clock import TickingClock
+from rigs.store_rig import TickingClock
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure

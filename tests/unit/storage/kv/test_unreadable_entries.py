@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 import pytest
-from rigs.ticking_clock import TickingClock
+from rigs.store_rig import TickingClock
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec

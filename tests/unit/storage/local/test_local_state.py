@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from rigs.local_files import local_files
+from rigs.store_rig import local_files
 from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings

@@ -1,4 +1,4 @@
-"""The files of store `s` of task `Partition 0` of `job-1`, opened at the time 17."""
+"""The files of a store, and a clock on which time passes by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,20 @@ from samzapy.testing import ManualClock
 
 
 def local_files(base: Path) -> LocalFiles:
-    """The files below `base`; a locked store is not waited for."""
+    """The files of store `s` of task `Partition 0` of `job-1` below `base`, at the time 17; a locked store is not waited
+    for."""
     spec = StoreSpec(StoreConfig("s", "rocksdb", "string", "string"), RocksDbStorageEngineFactory())
     path = store_directory(base, "job-1", "s", "Partition 0")
     return LocalFiles(spec, path, ManualClock(wall_ms=17), lock_wait_s=0.0)
+
+
+class TickingClock(ManualClock):
+    """Each look at it takes so many seconds."""
+
+    def __init__(self, step_s):
+        super().__init__()
+        self._step_s = step_s
+
+    def monotonic(self):
+        self.advance(self._step_s)
+        return super().monotonic()
