@@ -2,7 +2,7 @@
 
 1. `StoreOpener.open` takes the ends of the changelogs, which are the bounds of the restores, and opens the files of
    every task. No predecessor of the tasks writes by then.
-2. `StoreOpener.restore` first looks into the tails that decide whether a store is too old, then reads the missing records, with
+2. `StoreOpener.restore` first reads the tails that decide whether a store is too old, then the missing records, with
    one consumer per system for all tasks.
 """
 

@@ -78,7 +78,8 @@ class SideInputPlan:
             if not own:
                 raise EnvironmentFailure(
                     f"stores.{store}.side.inputs: {stream} has partitions 0 to {count - 1}, {task} reads "
-                    f"{', '.join(map(str, sorted(numbers)))} of its inputs; {stream}#[0-{count - 1}] gives all to every task"
+                    f"{', '.join(map(str, sorted(numbers)))} of its inputs; {stream}#[0-{count - 1}] gives all to "
+                    "every task"
                 )
             found |= own
         return sorted(found)

@@ -45,8 +45,8 @@ class StoreBackup:
         config: BackupConfig,
         clock: Clock,
     ) -> None:
-        """`checkpoint` copies the store's committed files; the copies are next to its `directory` for a time. `marker_of` reads a checkpoint's marker.
-        `open_folder` is called by the thread, once."""
+        """`checkpoint` copies the store's committed files, `marker_of` reads the marker of a copy. The copies are next
+        to the store's `directory` for a time. `open_folder` is called by the thread, once."""
         self._checkpoint = checkpoint
         self._directory = directory
         self._marker_of = marker_of

@@ -75,8 +75,8 @@ def first_value(batches: Iterator[RecordBatch]) -> int | None:
 
 
 class Tail(NamedTuple):
-    """The offsets of a partition from `start` on, before `bound`. From `known_end` on no record is the task's own; None:
-    unknown."""
+    """The offsets of a partition from `start` on, before `bound`. From `known_end` on no record is the task's own
+    (None: unknown)."""
 
     ssp: SystemStreamPartition
     start: int
@@ -149,7 +149,7 @@ class ChangelogOrigin:
         try:
             if self._left_s > 0:
                 offset = self._find(key, value, began + self._left_s)
-        except Exception as cause:  # noqa: BLE001 - this is for an error's text; another error must not replace that one
+        except Exception as cause:  # noqa: BLE001 - this is for the text of another error
             _LOG.warning("%s was not searched for the entry that cannot be read: %s", self._ssp, cause)
         self._left_s -= self._clock.monotonic() - began
         return str(self._ssp) if offset is None else f"{self._ssp}@{offset}"
