@@ -156,17 +156,6 @@ def test_an_overwrite_by_a_dataframe_reaches_the_local_stores_of_a_job_that_has_
     assert counts(read_store(spark, "job.properties", "counts")) == expected
 
 
-def test_what_a_dataframe_holds_of_a_store_can_be_written_back_by_task(spark, folder):
-    view(PAGES)
-    run_elsewhere()
-    held = read_store(spark, "job.properties", "counts", columns=("key", "value", "task", "partition")).cache()
-    doubled = held.selectExpr("key", "value * 2 AS value", "task", "partition")
-    for place_by in ("task", "partition"):
-        write_store(doubled, "job.properties", "counts", place_by=place_by, overwrite=True)
-        again = read_store(spark, "job.properties", "counts", columns=("key", "value", "task", "partition"))
-        assert sorted(again.collect()) == sorted(doubled.collect())
-
-
 def test_the_entries_of_a_changelog_that_has_grown_go_on_in_another(spark, folder):
     view(PAGES)
     view(PAGES)
@@ -235,25 +224,6 @@ def test_a_dataframe_of_a_store_with_a_serde_from_beside_the_job_file(spark, fol
     write_store(frame(spark, {"/a": "1"}, "key string, value string"), "configs/job.properties", "counts")
     (row,) = read_store(spark, "configs/job.properties", "counts").collect()
     assert (row.key, row.value) == ("/a", '"1 EUR"')
-
-
-def test_a_dataframe_is_not_written_below_a_running_job(spark, folder):
-    write_store(frame(spark, {"/a": 1}), "job.properties", "counts")
-    run()
-    with pytest.raises(
-        EnvironmentFailure, match=rf"job views \(id 1\): the run started at .* \(pid {os.getpid()}\) is ru"
-    ):
-        write_store(frame(spark, {"/a": 2}), "job.properties", "counts", overwrite=True)
-    assert counts(read_store(spark, "job.properties", "counts")) == {"/a": 1}
-
-
-def test_a_dataframe_of_a_spark_that_speculates_is_not_written(spark, folder):
-    spark.sparkContext._conf.set("spark.speculation", "true")
-    try:
-        with pytest.raises(ConfigError, match=r"spark.speculation: must be false: a second copy of a running task"):
-            write_store(frame(spark, {"/a": 1}), "job.properties", "counts")
-    finally:
-        spark.sparkContext._conf.set("spark.speculation", "false")
 
 
 @pytest.mark.parametrize("every", [False, True], ids=["once", "always"])

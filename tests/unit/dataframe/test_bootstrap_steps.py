@@ -7,13 +7,13 @@ import pytest
 from job_files import PARTITIONS, TASKS, JobFolder, number
 
 from samzapy.admin.positions import write_startpoints
-from samzapy.api.checkpoint import Checkpoint, SenderState
+from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, change_columns
 from samzapy.checkpoint.records import read_changelog_partitions, read_owner
 from samzapy.container.supervision.job_records import open_job
-from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten, writer_id
-from samzapy.dataframe.reading import TravellingJob, job_tasks, worker_error
+from samzapy.dataframe.partition_writer import PartitionWritten, writer_id
+from samzapy.dataframe.reading import job_tasks, worker_error
 from samzapy.dataframe.writing import (
     ChangelogWrite,
     checkpoint_updates,
@@ -31,7 +31,6 @@ from samzapy.errors import (
     ProducerFenced,
     RecordRefused,
     SerdeError,
-    UnknownStream,
 )
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
@@ -68,18 +67,6 @@ def test_a_changelog_with_a_value_is_refused_with_its_offset_unless_it_is_to_be_
         "local.counts-log[1]@1: the changelog of store 'counts' is not empty; overwriting (overwrite=True, "
         "--overwrite) replaces what it holds"
     )
-
-
-def test_what_an_attempt_has_left_open_makes_no_changelog_full(job):
-    with closing(job.factory.producer(job.settings, "test", "somebody")) as producer:
-        producer.init_transactions()
-        producer.begin()
-        producer.send_columns(change_columns("counts-log", 0, [(b"/a", number(1))]))
-        producer.flush()
-        producer.abort()
-    assert job.log(0).upcoming == 2
-    with opened(job) as (clients, _, tasks):
-        write_of(job, tasks, clients).check_changelog(overwrite=False)
 
 
 @pytest.mark.parametrize(
@@ -164,24 +151,6 @@ def test_the_first_start_begins_at_the_positions_and_an_older_checkpoint_keeps_w
         assert (second.input_offsets, second.changelog_offsets) == ({VIEWS[1]: 0}, {})
 
 
-def test_a_moved_position_drops_what_is_known_of_the_messages_before_it(job):
-    times, senders = {VIEWS[0]: 1_700_000_000_000}, {VIEWS[0]: {"sender": SenderState(7, 1)}}
-    known = {"event_times": times, "senders": senders, "held_by": "local.views[0]", "idle": ("local.views[0]",)}
-    with opened(job) as (clients, checkpoints, tasks):
-        run = own(job.config, clients, checkpoints, tasks, "", never)
-        for moved, kept in (
-            ({}, (times, senders, "local.views[0]", ("local.views[0]",))),
-            ({VIEWS[0]: 0}, ({}, {}, "", ())),
-        ):
-            checkpoints.write({"Partition 0": Checkpoint({VIEWS[0]: 9}, clock=5, **known)})
-            commit_positions(
-                job.config, clients, checkpoints, run.id, {"Partition 0": Checkpoint(moved, {"counts": 7})}
-            )
-            found = checkpoints.read(["Partition 0"])["Partition 0"]
-            assert (found.event_times, found.senders, found.held_by, found.idle) == kept
-            assert (found.clock, found.changelog_offsets) == (5, {"counts": 7})
-
-
 def test_a_job_that_was_filled_and_positioned_restores_it_and_processes_what_is_left(job):
     job.append(0, *[(b"/a", b"{}")] * 3, stream="views")
     # The positions are the later request.
@@ -229,22 +198,6 @@ def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns
             end_attempts(job.config, run.id, TASKS, "local")
             successor.commit()
     assert job.committed(0) == [(b"/b", number(1))]
-
-
-def test_an_attempt_that_starts_after_the_write_has_failed_writes_nothing(job):
-    with opened(job) as (clients, checkpoints, tasks):
-        run = own(job.config, clients, checkpoints, tasks, "", never)
-        end_attempts(job.config, run.id, TASKS, "local")
-    late = PartitionWriter(TravellingJob(job.keys, None), "counts", TASKS, run.id, False, 60_000)
-    with pytest.raises(JobTakenOver):
-        list(late.write(0, [((0, b"/a"), number(1))]))
-    assert job.log(0).upcoming == 0
-
-
-def test_an_input_that_does_not_exist_is_told_before_anything_is_written(tmp_path):
-    job = JobFolder(tmp_path, **{"task.inputs": "local.elsewhere"})
-    with pytest.raises(UnknownStream, match="topic 'elsewhere' does not exist on system 'local'"), opened(job):
-        raise AssertionError
 
 
 @pytest.mark.parametrize(

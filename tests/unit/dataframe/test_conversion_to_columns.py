@@ -87,11 +87,6 @@ def test_what_does_not_fit_is_refused_by_place_type_and_value(wanted, value, mes
     assert str(refused.value) == message
 
 
-def test_a_type_there_is_no_conversion_to_is_refused_with_those_there_are():
-    with pytest.raises(ConfigError, match=r"schema: expected a type made of string, .*, struct, got 'interval"):
-        conversion(sql.ArrayType(sql.DayTimeIntervalType()))
-
-
 @pytest.mark.parametrize(
     ("serde", "value", "kind", "cell"),
     [

@@ -57,11 +57,6 @@ def test_a_key_goes_to_the_changelog_partition_of_the_task_that_gets_its_message
     assert [found[partition_of(key, len(found))] for key in KEYS] == [owner(model, key, count) for key in KEYS]
 
 
-def test_with_more_than_ten_tasks_the_changelog_partition_is_not_the_inputs():
-    found, _ = placement({"in": 12})
-    assert found == (0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 2, 3)
-
-
 def test_a_task_that_had_another_changelog_partition_before_keeps_it():
     found, _ = placement({"in": 2}, previous={"Partition 0": 1, "Partition 1": 0})
     assert found == (1, 0)
@@ -100,14 +95,3 @@ def test_keys_that_are_other_bytes_in_the_input_than_in_the_store_are_refused():
     )
     found, _ = placement({"in": 1}, stores__s__key__serde="long")
     assert found == (0,)
-
-
-def test_a_broadcast_partition_owns_no_key():
-    with pytest.raises(ConfigError, match=r"local.in\[0\] is read by 2 tasks, so none owns its keys"):
-        placement({"in": 3}, task__broadcast__inputs="local.in#0")
-
-
-def test_programs_that_import_the_former_name_go_on_working():
-    from samzapy import dataframe, spark
-
-    assert (spark.read_store, spark.write_store) == (dataframe.read_store, dataframe.write_store)

@@ -1,15 +1,11 @@
 """Rows on their way into a changelog partition; the functions that Spark would call, called here."""
 
-import math
 from contextlib import closing
-from datetime import datetime, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from job_files import TASKS, JobFolder, number
-from jobs import schema_job as jobs
-from pyspark.sql import Row
 from pyspark.sql import types as sql
 
 from samzapy.api.checkpoint import JobRun
@@ -26,9 +22,7 @@ from samzapy.dataframe.partition_writer import (
     writer_id,
 )
 from samzapy.dataframe.reading import TravellingJob
-from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
-from samzapy.serializers import serde_registry
-from samzapy.storage.spec import store_specs
+from samzapy.errors import ConfigError, JobTakenOver, StoreRefused
 from samzapy.system.local import LocalSystemFactory
 from samzapy.system.local.producer import LogProducer
 from samzapy.verify.workload import partition_of
@@ -92,49 +86,10 @@ def test_a_null_is_refused(job, row, message):
     assert str(refused.value) == message
 
 
-def test_what_the_serde_does_not_take_is_named_by_its_key(tmp_path):
-    job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "integer"})
-    with pytest.raises(SerdeError, match=r"store 'counts': value of key '/a': integer serde takes .*, got 2147483648"):
-        list(maker(job).records([("/a", 2**31)]))
-
-
 def test_a_record_larger_than_the_changelog_takes_is_refused_before_anything_is_written(job):
     with pytest.raises(StoreRefused) as refused:
         list(maker(job, limit=9).records([("/a", 1)]))
     assert str(refused.value) == "store 'counts': key '/a': record of 10 B > max.message.bytes 9 of the changelog"
-
-
-def test_a_struct_becomes_the_objects_json(tmp_path):
-    job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "json"})
-    kind = sql.StructType([sql.StructField("n", sql.LongType()), sql.StructField("at", sql.TimestampType())])
-    at = datetime(2013, 1, 1, tzinfo=timezone.utc)
-    (found,) = maker(job, frame(value=kind)).records([("/a", Row(n=1, at=at))])
-    assert found[1] == b'{"n":1,"at":"2013-01-01T00:00:00+00:00"}'
-
-
-@pytest.mark.parametrize("part", ["key", "value"])
-@pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_a_number_that_json_does_not_have_is_refused_and_a_null_is_not(tmp_path, part, number):
-    job = JobFolder(tmp_path, **{"stores.counts.key.serde": "json", "stores.counts.msg.serde": "json"})
-    struct = sql.StructType([sql.StructField("mean", sql.DoubleType())])
-    made = maker(job, frame(key=struct, value=struct))
-    row = {"key": Row(mean=None), "value": Row(mean=None)}
-    assert [(key[1], value) for key, value in made.records([tuple(row.values())])] == [
-        (b'{"mean":null}', b'{"mean":null}')
-    ]
-    with pytest.raises(SerdeError, match=rf"store 'counts': {part} of key .*: json has no {number}"):
-        list(made.records([tuple((row | {part: Row(mean=number)}).values())]))
-
-
-def test_a_store_with_a_registered_schema_is_filled_by_the_serde_of_its_changelog(tmp_path):
-    schema = {"type": "record", "name": "Count", "fields": [{"name": "n", "type": "long"}]}
-    keys = jobs.registry_keys("avro", f"mock://{tmp_path.name}", schema, auto_register="true")
-    job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "avro", **keys})
-    kind = sql.StructType([sql.StructField("n", sql.LongType())])
-    (found,) = maker(job, frame(value=kind)).records([("/a", Row(n=7))])
-    _, value = store_specs(job.config)["counts"].serdes(serde_registry(job.config))
-    assert value.from_bytes(found[1]) == {"n": 7}
-    assert found[1] == value.to_bytes({"n": 7})
 
 
 def test_a_frame_that_lacks_a_column_or_has_one_of_a_wrong_type_is_refused(job):
@@ -191,14 +146,6 @@ def test_a_partition_is_written_in_one_transaction_with_the_offset_of_its_last_r
     assert list(writer(job).write(0, [])) == [PartitionWritten(0, 0, 0, -1)]
 
 
-def test_an_overwrite_deletes_what_the_frame_has_not(job):
-    own(job, "us")
-    job.append(0, (b"/a", number(1)), (b"/b", number(2)), (b"/gone", None), (b"/z", number(3)))
-    (written,) = writer(job, overwrite=True).write(0, records((b"/b", number(9)), (b"/c", number(4))))
-    assert job.committed(0)[4:] == [(b"/a", None), (b"/b", number(9)), (b"/c", number(4)), (b"/z", None)]
-    assert (written.records, written.tombstones) == (2, 2)
-
-
 def test_an_attempt_that_fails_leaves_nothing_visible_and_the_next_one_does_not_wait_for_it(job):
     own(job, "us")
 
@@ -219,19 +166,6 @@ def test_an_attempt_that_is_repeated_after_its_commit_changes_nothing_in_what_th
     for _ in range(2):
         list(writer(job).write(0, records((b"/a", number(1)), (b"/b", number(2)))))
     assert dict(job.committed(0)) == {b"/a": number(1), b"/b": number(2)}
-
-
-def test_an_earlier_attempt_that_goes_on_is_fenced(job):
-    own(job, "us")
-
-    def slow():
-        yield from records(*((b"/%05d" % n, number(n)) for n in range(6_000)))
-        list(writer(job).write(0, records((b"/a", number(1)))))
-        yield from records(*((b"/1%05d" % n, number(n)) for n in range(6_000)))
-
-    with pytest.raises(ProducerFenced, match=writer_id(job.config.job_name, 0)):
-        list(writer(job).write(0, slow()))
-    assert job.committed(0) == [(b"/a", number(1))]
 
 
 class MeanwhileFactory(LocalSystemFactory):

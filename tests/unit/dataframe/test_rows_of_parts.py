@@ -8,9 +8,9 @@ import pytest
 from job_files import TASKS, JobFolder, number
 from pyspark.sql import types as sql
 
-from samzapy.api.system import OutgoingRecord, change_columns
+from samzapy.api.system import change_columns
 from samzapy.dataframe.reading import ChangelogPart, RequestedColumns, RowReader, TravellingJob
-from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError
+from samzapy.errors import EnvironmentFailure, SerdeError
 
 
 def reader(job: JobFolder, *columns: str, schema=None, parts=None, directory=None, keys=None) -> RowReader:
@@ -58,16 +58,6 @@ def test_more_records_than_fit_in_memory_come_out_of_files_that_are_gone_afterwa
     assert list(temporary.iterdir()) == []
 
 
-def test_an_expired_entry_is_no_row(tmp_path):
-    job = JobFolder(tmp_path, **{"stores.counts.rocksdb.ttl.ms": "60000"})
-    job.create_log()
-    with closing(job.factory.producer(job.settings, "test")) as producer:
-        producer.send([OutgoingRecord("counts-log", b"/old", number(1), 0, timestamp=1_000)])
-        producer.flush()
-    job.append(0, (b"/new", number(2)))
-    assert rows(job) == [(0, "/new", 2)]
-
-
 def test_a_value_that_does_not_decode_is_named_by_partition_and_offset_of_its_last_record(job):
     job.append(1, (b"/bad", number(1)), (b"/good", number(2)), (b"/bad", b"xyz"))
     with pytest.raises(SerdeError) as refused:
@@ -77,16 +67,6 @@ def test_a_value_that_does_not_decode_is_named_by_partition_and_offset_of_its_la
     job.append(0, (b"\xff", number(1)))
     with pytest.raises(SerdeError, match=r"^local.counts-log\[0\]@0: key: string serde: 'utf-8' codec"):
         rows(job)
-
-
-def test_a_value_that_does_not_fit_the_schema_is_named_in_the_same_way(tmp_path):
-    job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "json"})
-    job.create_log()
-    job.append(0, (b"/a", b'{"n":1}'), (b"/b", b'{"n":"x"}'))
-    schema = sql.StructType([sql.StructField("n", sql.LongType())])
-    with pytest.raises(SerdeError, match=r"^local.counts-log\[0\]@1: value: at \.n: expected bigint, got str 'x'$"):
-        rows(job, schema=schema)
-    assert rows(job, "value") == [('{"n":1}',), ('{"n":"x"}',)]
 
 
 def test_a_changelog_that_was_made_anew_meanwhile_is_told(job):
@@ -121,12 +101,6 @@ def test_by_arrow_the_same_rows_come_as_batches_of_the_frames_types(tmp_path):
     assert [(r["key"], r["value"]["n"], r["partition"]) for r in found] == [(f"/{n:05}", n, 0) for n in range(10_500)]
     assert found[0]["value"]["when"].isoformat() == "2013-01-01T00:00:00+00:00"
     assert batches[0].schema.field("value").type.field("n").type == pa.int16()
-
-
-def test_a_column_there_is_not_is_refused_with_those_there_are(job):
-    wanted = RequestedColumns(("key", "offset"), None, None)
-    with pytest.raises(ConfigError, match="columns: expected some of partition, task, key, value, got 'offset'"):
-        wanted.frame_schema(wanted.of(job.config, job.config.stores["counts"]))
 
 
 def test_large_values_come_in_small_batches(tmp_path):

@@ -22,7 +22,6 @@ from samzapy.errors import (
     JobTakenOver,
     SerdeError,
     StateLost,
-    StoreRefused,
 )
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
@@ -223,20 +222,6 @@ def test_an_entry_that_does_not_fit_is_named_by_its_record(job, function, error,
     assert message in str(refused.value)
 
 
-def test_an_entry_that_the_new_serde_does_not_take_is_named_by_its_record(job):
-    copy = job.copy({"msg.serde": "string"})
-    with copying(copy) as (source, _, _, clients, checkpoints):
-        with pytest.raises(SerdeError, match=r"counts-log\[0\]@0: store 'counts': value of key '/a': string serde"):
-            converted(copy, source, clients, checkpoints)
-        with pytest.raises(StoreRefused, match=r"@0: store 'counts': key '/a': record of 3 B > max.message.bytes 2"):
-            converted(job.copy(), source, clients, checkpoints, limit=2)
-
-
-def test_two_entries_that_become_one_are_refused(job):
-    with pytest.raises(StoreRefused, match=r"key b'same' occurs twice"):
-        copied(job.copy(convert=f"{__name__}:to_one_key"))
-
-
 def test_objects_of_the_old_class_become_plain_values_and_objects_of_the_new_one(tmp_path):
     kept = {"stores.counts.msg.serde": "json", "task.class": f"{__name__}:CountTotals"}
     job = CopiedJob(tmp_path, **kept, **{"stores.counts.msg.type": f"{__name__}:Total"})
@@ -283,21 +268,3 @@ def test_a_copy_that_cannot_be_is_refused(job, changes, to, message):
     with pytest.raises(ConfigError) as refused:
         _ = StoreCopy(job.config, target, "counts").stores
     assert message in str(refused.value)
-
-
-def test_a_job_that_has_never_started_has_nothing_to_copy(tmp_path):
-    job = JobFolder(tmp_path)
-    job.create_log()
-    with (
-        open_job(job.config, "test") as (clients, checkpoints),
-        pytest.raises(EnvironmentFailure, match="never started"),
-    ):
-        OldChangelog.find(job.config, job.config.stores["counts"], clients, checkpoints)
-
-
-def test_another_serde_comes_without_the_class_of_the_old_one():
-    assert copied_keys("s", "a.b", {"msg.serde": "json"}) == {
-        "stores.s.changelog": "a.b",
-        "stores.s.msg.type": "",
-        "stores.s.msg.serde": "json",
-    }

@@ -46,17 +46,6 @@ def test_executors_on_this_machine_read_the_secrets_from_a_file_of_this_user(job
         assert config.name == job.config.name
 
 
-def test_one_file_serves_all_frames_of_a_job(job):
-    first, second = (TravellingJob.without_secrets(job.config, on_this_machine=True) for _ in range(2))
-    assert first.secrets == second.secrets
-
-
-def test_a_job_without_such_secrets_needs_no_file(tmp_path):
-    plain = JobFolder(tmp_path, **{"systems.local.password": "${env:HOME}"})
-    assert TravellingJob.without_secrets(plain.config, on_this_machine=True).secrets is None
-    plain.admin.close()
-
-
 def test_executors_on_other_machines_get_no_such_secrets(job):
     with pytest.raises(ConfigError, match=r"sensitive\.mine: expected \$\{env:NAME\}"):
         check_secrets(job.config, "spark://far:7077")
@@ -104,6 +93,7 @@ def test_executors_get_the_modules_next_to_the_job_file(beside, master):
     assert ZipFile(archive).namelist() == ["money.py"]
 
 
-def test_a_task_that_cannot_travel_does_not_matter(beside):
-    keys = {**beside.raw, "task.class": "__main__:NobodyHasThis"}
-    assert TravellingJob.without_secrets(load_job(keys), on_this_machine=True).code.objects == b""
+def test_programs_that_import_the_former_name_still_work():
+    from samzapy import dataframe, spark
+
+    assert (spark.read_store, spark.write_store) == (dataframe.read_store, dataframe.write_store)

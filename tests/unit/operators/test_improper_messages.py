@@ -14,7 +14,6 @@ from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.errors import ConfigError
 from samzapy.metrics import Registry
 from samzapy.operators.joins import AsOfJoin, StreamStreamJoin, Within
-from samzapy.operators.persistent import NonWindowState, Sum
 from samzapy.operators.windows import (
     Count,
     EventTimeWindows,
@@ -105,34 +104,6 @@ def test_a_function_of_a_column_that_stops_early_fails_the_batch_and_changes_no_
             with pytest.raises(StopIteration):
                 rig.windows.add_all(list(batch), rig.sent, **{column: first_number})
         assert (entries(opened), rig.sent.pending) == (before, [])
-
-
-def test_a_function_of_a_column_that_stops_early_is_not_called_again_for_the_message():
-    state, called = NonWindowState(Sum()), []
-    state.open(1_000)
-
-    def number(message):
-        called.append(message)
-        if len(called) == 2:
-            raise StopIteration
-        return message
-
-    state.begin_batch()
-    with pytest.raises(StopIteration):
-        state.add_all(MessageBatch(SIDES[0], range(3), ["a"] * 3, [5, 6, 7], [5] * 3), value=number)
-    assert called == [5, 6]
-
-
-def test_a_function_of_a_column_that_stops_early_fails_the_batch_of_a_persistent_state():
-    state = NonWindowState(Sum())
-    state.open(1_000)
-    for contents in ([[], [5]], [[5], [], [6], [7]]):
-        batch = MessageBatch(SIDES[0], range(len(contents)), ["a"] * len(contents), contents, [5] * len(contents))
-        state.begin_batch()
-        with pytest.raises(StopIteration):
-            state.add_all(batch, value=first_number)
-        state.roll_back()
-    assert state.value == 0
 
 
 @pytest.mark.parametrize("make", JOINS.values(), ids=JOINS)
@@ -236,16 +207,3 @@ def test_the_first_and_the_last_time_that_there_is_make_windows(tmp_path, kind):
         rig.crash()
         assert not rig.add("a", 0), "an hour or a thousand years later it is late"
         assert [(each.start <= 0, each.value) for each in rig.finish()] == [(True, 1), (False, 1)]
-
-
-def test_messages_of_one_key_and_time_make_every_pair(tmp_path):
-    with opened_store(tmp_path) as opened:
-        join = JOINS["stream-stream"](context_of(opened))
-        found = []
-        for number in range(6):
-            envelope = message(number, time=1_000, partition=SIDES[number % 2])._replace(message=number)
-            found += join.add(envelope)
-        assert sorted((each.left.value, each.right.value) for each in found) == [
-            (left, right) for left in (0, 2, 4) for right in (1, 3, 5)
-        ]
-        assert list(join.finish()) == []

@@ -104,16 +104,6 @@ def test_the_cut_holds_what_is_before_its_time_and_late_messages_from_then_on():
     assert (state.cut, state.value) == (15, 15)
 
 
-def test_a_message_has_one_side_whatever_times_its_updates_are_given():
-    state = NonWindowState(Sum())
-    state.open(10)
-    state.begin(25)
-    state.update(3, 1)
-    state.settle()
-    state.checkpoint(10)
-    assert (state.cut, state.value) == (0, 1)
-
-
 def test_updates_count_when_the_message_is_done_and_are_seen_before():
     state = state_of(Keyed(Count()), (1, ("a", 1)))
     state.begin(2)
@@ -166,25 +156,6 @@ def test_a_window_does_not_go_on_from_windows_of_other_lengths(size, step):
     message = f"^totals of windows of 60 ms every 60 ms, the task wants {size} ms every {step} ms$"
     with pytest.raises(ValueError, match=message):
         again.recover(taken)
-
-
-def test_a_window_goes_on_from_a_checkpoint_without_its_lengths():
-    state = WindowState(Sum(), 20, 10)
-    state.open(10)
-    feed(state, (5, 1), (15, 2))
-    state.advance(15)
-    taken = state.checkpoint(10)
-    del taken["lengths"]
-    again = WindowState(Sum(), 20, 10)
-    again.open(10)
-    again.recover(taken)
-    assert (again.window, again.value) == ((0, 20), 3)
-
-
-@pytest.mark.parametrize(("size", "step"), [(0, 0), (10, 11), (10, -1)])
-def test_a_window_that_cannot_be_is_refused(size, step):
-    with pytest.raises(ValueError, match="0 < step <= size"):
-        WindowState(Sum(), size, step)
 
 
 @pytest.mark.parametrize("value", [b"", b"\x80", b"\xc1", encode(StateCheckpoint(1, {}, None))[:-1] + b"\xc1"])
@@ -265,34 +236,6 @@ def test_the_items_and_times_of_a_batch_can_be_columns_or_functions():
     assert state.value == 3 + 4 + 20
     state.settle()
     assert (state.value, state.late) == (27, 1)
-
-
-def test_a_field_or_a_longer_column_is_not_taken_for_the_items_of_a_batch():
-    state = state_of(Sum())
-    state.begin_batch()
-    with pytest.raises(TypeError, match="value: a function or a column, got 'n'"):
-        state.add_all(batch_of([(1, {"n": 3})]), value="n")
-    with pytest.raises(ValueError, match="time: a column has 2 values for only 1 messages"):
-        state.add_all(batch_of([(1, {"n": 3})]), time=[1, 2])
-
-
-def test_batches_and_messages_are_added_by_calls_of_their_own():
-    state = state_of(Sum())
-    with pytest.raises(RuntimeError, match="add_all is for process_messages"):
-        state.add_all(batch_of([(1, 1)]))
-    state.begin_batch()
-    with pytest.raises(RuntimeError, match="process_message only"):
-        state.update(1, 1)
-
-
-def test_updates_that_do_not_add_up_change_nothing_even_with_several_times():
-    state = state_of(Min(), (5, 3), (15, 3))
-    state.begin_batch()
-    state.add_all(batch_of([(5, 1), (15, "text"), (25, 0)]))
-    with pytest.raises(TypeError):
-        state.settle()
-    state.roll_back()
-    assert state.checkpoint(30)["left"] == 3
 
 
 class Lists(Monoid):

@@ -11,7 +11,6 @@ from samzapy.operators.windows import (
     Hopping,
     OnChange,
     Sessions,
-    Sliding,
     Tumbling,
     WindowedAggregation,
     WindowResult,
@@ -40,12 +39,6 @@ def test_every_change_of_a_window_is_sent_at_once_and_its_close_as_well(rig):
     assert shown(windows.finish()) == [("a", 0, 10, 3, "final")]
 
 
-def test_an_update_of_each_window_that_took_the_value(rig):
-    windows = rig(Hopping(20, 10), OnChange())
-    windows.add("a", 15)
-    assert shown(windows.sent.results) == [("a", 0, 20, 1, "update"), ("a", 10, 30, 1, "update")]
-
-
 def test_an_update_of_a_session_takes_the_place_of_those_it_has_joined(rig):
     windows = rig(Sessions(10, grace=50), OnChange(), Collect())
     for time in (100, 115, 107):
@@ -54,19 +47,6 @@ def test_an_update_of_a_session_takes_the_place_of_those_it_has_joined(rig):
         ("a", 100, 110, [100], "update"),
         ("a", 115, 125, [115], "update"),
         ("a", 100, 125, [100, 115, 107], "update"),
-    ]
-
-
-def test_an_update_of_each_sliding_window_that_an_older_value_changes(rig):
-    windows = rig(Sliding(10, grace=50), OnChange(), Collect())
-    windows.add("a", 100, value=100)
-    windows.add("a", 105, value=105)
-    windows.sent.pending.clear()
-    windows.add("a", 97, value=97)
-    assert shown(windows.sent.results) == [
-        ("a", 88, 98, [97], "update"),
-        ("a", 91, 101, [97, 100], "update"),
-        ("a", 96, 106, [97, 100, 105], "update"),
     ]
 
 
@@ -88,13 +68,6 @@ def test_changed_windows_are_sent_early_once_a_period(rig, windows):
         ("a", 3, "final"),
         ("b", 1, "final"),
     }
-
-
-def test_sessions_that_have_joined_are_one_early_result(rig):
-    windows = rig(Sessions(10, grace=50), Early("1s"))
-    for time in (100, 115, 107):
-        windows.add("a", time)
-    assert shown(windows.advance(1)) == [("a", 100, 125, 3, "early")]
 
 
 def test_a_window_that_is_closed_has_no_early_result_any_more(rig):

@@ -10,7 +10,6 @@ from samzapy.operators.windows import (
     Count,
     Fold,
     Hopping,
-    Max,
     Sessions,
     Sliding,
     Sum,
@@ -70,14 +69,6 @@ def test_what_is_late_is_counted_and_sent_aside_as_it_came(rig):
     assert shown(windows.sent.results + windows.finish()) == [("a", 0, 1_000, 1), ("a", 1_000, 2_000, 1)]
 
 
-def test_a_message_of_several_windows_is_late_when_all_of_them_are_over(rig):
-    windows = rig(Hopping(20, 10), Collect())
-    windows.add("a", 25, value=1)
-    assert windows.add("a", 15, value=2), "the window from 10 to 30 is not over"
-    assert not windows.add("a", 4, value=3)
-    assert shown(windows.finish()) == [("a", 10, 30, [1, 2]), ("a", 20, 40, [1])]
-
-
 def test_windows_begin_at_their_offset(rig):
     windows = rig(Tumbling("1d", offset="23h"))
     windows.add("a", 22 * 3_600_000)
@@ -86,63 +77,6 @@ def test_windows_begin_at_their_offset(rig):
         (-3_600_000, 82_800_000),
         (82_800_000, 169_200_000),
     ]
-
-
-def test_sessions_join_when_a_message_comes_between_them(rig):
-    windows = rig(Sessions(10, grace=20), Collect())
-    windows.add("a", 100, value="first")
-    windows.add("a", 118, value="second")
-    windows.add("b", 109, value="other")
-    windows.add("a", 109, value="between")
-    assert shown(windows.finish()) == [
-        ("b", 109, 119, ["other"]),
-        ("a", 100, 128, ["first", "second", "between"]),
-    ]
-
-
-def test_values_exactly_a_gap_apart_are_two_sessions(rig):
-    windows = rig(Sessions(10))
-    windows.add("a", 100)
-    windows.add("a", 109)
-    windows.add("a", 119)
-    assert shown(windows.finish()) == [("a", 100, 119, 2), ("a", 119, 129, 1)]
-
-
-def test_a_session_that_begins_before_the_others_of_its_key_closes_before_them(rig):
-    windows = rig(Sessions(10, grace=100))
-    windows.add("a", 200)
-    windows.add("a", 120)
-    windows.add("b", 231)
-    assert shown(windows.advance()) == [("a", 120, 130, 1)]
-    windows.add("b", 310)
-    assert shown(windows.advance()) == [("a", 200, 210, 1)]
-
-
-def test_an_old_message_counts_if_it_falls_into_an_open_session(rig):
-    windows = rig(Sessions(10))
-    for time in (100, 105, 110):
-        windows.add("a", time)
-    assert windows.add("a", 102)
-    assert not windows.add("a", 95), "it would begin the session earlier"
-    assert not windows.add("b", 102)
-    assert shown(windows.finish()) == [("a", 100, 120, 4)]
-
-
-def test_a_sliding_window_ends_with_each_value(rig):
-    windows = rig(Sliding(10, grace=5), Collect())
-    for time in (100, 105, 112, 108):
-        windows.add("a", time, value=time)
-    assert shown(windows.advance()) == [("a", 91, 101, [100]), ("a", 96, 106, [100, 105])]
-    windows.add("b", 130, value=130)
-    assert shown(windows.advance()) == [("a", 99, 109, [100, 105, 108]), ("a", 103, 113, [105, 108, 112])]
-
-
-def test_a_value_in_time_before_the_others_of_its_key_closes_before_them_in_a_sliding_window(rig):
-    windows = rig(Sliding(10, grace=100))
-    windows.add("a", 200)
-    windows.add("a", 120)
-    windows.add("b", 221)
-    assert shown(windows.advance()) == [("a", 111, 121, 1)]
 
 
 @pytest.mark.parametrize("closed_between", [False, True], ids=["all open", "closed"])
@@ -167,15 +101,6 @@ def test_a_late_value_counts_in_later_sliding_windows_that_are_open(rig, closed_
         ("b", 103, 113, [103, 112]),
     ]
     assert {key for key in entries(windows) if key[0] in "kx"} == {"k|c", "x|00000000000201|c"}
-
-
-@pytest.mark.parametrize("advance", [10, 5], ids=["windows", "panes"])
-def test_a_hopping_value_late_for_one_window_counts_in_those_still_open(rig, advance):
-    windows = rig(Hopping(20, advance, grace=2))
-    windows.add("a", 131)
-    assert windows.add("a", 118)
-    assert not windows.add("a", 109)
-    assert shown(windows.finish())[0] == ("a", 110, 130, 1)
 
 
 @pytest.mark.parametrize("windows", [Tumbling(10), Hopping(20, 10), Sliding(10), Sessions(10)], ids=lambda w: w.name)
@@ -216,22 +141,6 @@ def test_an_idle_partition_does_not_hold_the_others_and_its_old_messages_are_lat
     assert windows.advance(1) == []
 
 
-def test_a_partition_that_speaks_again_holds_windows_open_until_it_is_idle_again(rig):
-    windows = rig(Tumbling(10), partitions=2, idle="30s")
-    windows.add("b", 3, partition=1)
-    windows.add("a", 25, partition=0)
-    windows.advance(1)
-    windows.add("a", 26, partition=0)
-    assert len(windows.advance(30)) == 1
-    windows.add("b", 25, partition=1)
-    windows.add("a", 45, partition=0)
-    assert windows.advance(1) == []
-    windows.add("a", 46, partition=0)
-    assert windows.advance(29) == []
-    windows.add("a", 47, partition=0)
-    assert shown(windows.advance(1)) == [("a", 20, 30, 2), ("b", 20, 30, 1)]
-
-
 def test_partitions_that_come_back_together_are_as_far_as_the_one_that_is_furthest_behind(rig):
     windows = rig(Tumbling(10), partitions=3, idle="30s")
     for partition in range(3):
@@ -255,14 +164,6 @@ def test_when_everything_is_idle_event_time_goes_on_with_the_clock(rig):
     assert windows.advance(28.9) == [], "58.9 s after the last message"
     assert shown(windows.advance(0.1)) == [("a", 60_000, 120_000, 1)]
     assert not windows.add("a", 119_000)
-
-
-def test_without_an_idle_time_out_a_silent_partition_holds_windows_open_for_good(rig):
-    windows = rig(Tumbling(10), partitions=2)
-    windows.add("a", 5)
-    windows.add("a", 50)
-    assert windows.advance(1e9) == []
-    assert windows.windows.holding == ssp(1), "and it can be asked for"
 
 
 def test_what_was_over_stays_over_after_a_restart(rig):
@@ -289,17 +190,6 @@ def test_windows_of_an_ended_stream_are_over_in_the_next_run(rig):
     assert shown(windows.advance()) == [("a", 50, 60, 1)]
     assert windows.finish()
     assert windows.finish() == []
-
-
-def test_windows_that_are_opened_after_the_end_of_a_stream_close_in_their_time(rig):
-    windows = rig(Sliding(10))
-    windows.add("a", 50)
-    windows.add("b", 52)
-    assert len(windows.advance()) == 1
-    assert len(windows.finish()) == 1
-    windows.add("c", 53)
-    windows.add("d", 70)
-    assert shown(windows.advance()) == [("c", 44, 54, 1)]
 
 
 def test_one_advance_closes_any_number_of_windows(rig):
@@ -374,17 +264,6 @@ def test_a_longer_grace_opens_no_window_that_was_over(rig, make):
     assert not final & {result[:3] for result in windows.sent.results}
 
 
-@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
-def test_a_longer_grace_opens_no_window_that_the_end_of_a_run_has_closed(rig, make):
-    before = rig(make(0))
-    before.add("a", 1)
-    assert before.finish()
-    before.commit()
-    after = rig(make(200))
-    after.add("a", 1)
-    assert after.finish() == []
-
-
 def test_a_grace_that_was_longer_for_a_while_closes_nothing_early(rig):
     before = rig(Tumbling(10))
     before.add("a", 15)
@@ -397,17 +276,6 @@ def test_a_grace_that_was_longer_for_a_while_closes_nothing_early(rig):
     assert windows.advance() == []
     windows.add("a", 20)
     assert shown(windows.advance()) == [("a", 10, 20, 2)]
-
-
-def test_values_after_the_end_of_a_run_are_not_late_under_a_shorter_grace(rig):
-    before = rig(Tumbling(10, grace=200))
-    before.add("a", 5)
-    assert shown(before.finish()) == [("a", 0, 10, 1)]
-    before.commit()
-    windows = rig(Tumbling(10))
-    assert not windows.add("a", 9)
-    assert windows.add("a", 12)
-    assert shown(windows.finish()) == [("a", 10, 20, 1)]
 
 
 def test_a_store_without_its_grace_gets_the_present_one(rig):
@@ -473,12 +341,6 @@ def test_a_store_from_before_windows_had_panes_goes_on_as_it_is(rig):
     ]  # fmt: skip
 
 
-def test_a_version_without_panes_is_refused_the_store_of_one_that_has_them(rig):
-    windows = rig(Hopping(40, 10))
-    windows.add("a", 5)
-    assert "d|windows of 40 ms every 10 ms from 0 ms, Count, in panes" in entries(windows)
-
-
 def test_a_value_far_ahead_of_the_others_costs_no_window_in_between(rig):
     windows = rig(Hopping("1h", "1s"))
     windows.add("a", 5)
@@ -490,9 +352,3 @@ def test_durations_are_milliseconds_or_text():
     assert [Tumbling(text).size_ms for text in (250, "250ms", "10s", "5m", "1 h", " 2d ")] == [
         250, 250, 10_000, 300_000, 3_600_000, 172_800_000,
     ]  # fmt: skip
-
-
-def test_the_greatest_value_of_a_window_may_be_its_only_one(rig):
-    windows = rig(Tumbling(10), Max())
-    windows.add("a", 5, value=-3)
-    assert shown(windows.finish()) == [("a", 0, 10, -3)]

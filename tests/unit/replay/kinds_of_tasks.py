@@ -65,16 +65,6 @@ class ReminderTask(StreamTask, TimerTask, InitableTask):
         collector.send(OutgoingMessageEnvelope(OUT, time_ms, key=key))
 
 
-class ClockTask(StreamTask, InitableTask):
-    """Sends the time of its container's clock."""
-
-    def init(self, context):
-        self.clock = context.container.clock
-
-    def process(self, envelope, collector, coordinator):
-        collector.send(OutgoingMessageEnvelope(OUT, self.clock.wall_ms(), key=envelope.key))
-
-
 class CountsBySecond(WindowedTask):
     """Counts by key in windows of two seconds."""
 

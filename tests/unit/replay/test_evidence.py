@@ -97,13 +97,6 @@ def test_the_last_commit_is_there_after_any_cleaning(events):
     assert [log.lost(last) for last, _ in log.commits[-1:]] == [None] * len(log.commits[-1:])
 
 
-def test_a_key_that_was_written_twice_shows_that_cleaning_is_not_further():
-    log = played([{b"a": b"1"}, {b"a": b"2"}, "clean", {b"a": b"3"}, {b"b": b"1"}])
-    (_, _, (last, _), _) = log.commits
-    assert log.lost(last, known=False) is None
-    assert log.fold(last) == {b"a": b"3"}
-
-
 def test_the_reason_names_the_missing_offset_and_how_many_keys_are_in_doubt():
     log = played([{b"a": b"1"}, {b"b": b"1"}, {b"a": b"2", b"c": b"1"}, "clean"])
     last, _ = log.commits[1]
@@ -116,9 +109,3 @@ def test_the_reason_names_the_missing_offset_and_how_many_keys_are_in_doubt():
 def test_a_deletion_that_has_expired_leaves_a_doubt():
     log = played([{b"a": None}, {b"b": b"1"}, {b"b": None}, "clean"])
     assert "deletions after it have expired" in str(log.lost(log.commits[1][0]))
-
-
-def test_deleted_beginnings_are_named():
-    log = played([{b"a": b"1"}, {b"a": b"2"}])
-    log.admin.delete_records(SSP, 1)
-    assert "begins at offset 1: the records before it were deleted" in str(log.lost(2))

@@ -81,13 +81,6 @@ def test_timers_fire_where_they_have_fired(make):
     ]
 
 
-def test_the_clock_of_the_container_stands_at_the_times_of_the_records(make):
-    job = make("ClockTask", WITHOUT_STORE)
-    job.send([("/a", {}, 0), ("/b", {}, 2.5)])
-    steps, _, _ = job.replay_only(1, start="0", from_empty=True)
-    assert replayed(steps) == [("/a", BASE_MS), ("/b", BASE_MS + 2_500)]
-
-
 def test_windows_go_on_from_the_state_of_the_commit(make):
     keys = {
         "task__window__ms": "100",

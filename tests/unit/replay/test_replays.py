@@ -54,13 +54,6 @@ def test_nothing_is_written(ran):
     assert ran.run() is None, "the job goes on as if there had been no replay"
 
 
-def test_the_messages_before_the_first_one_to_show_are_processed_too(ran):
-    steps, after, _ = ran.replay(22, start="17")
-    assert [step.at for step in steps] == [f"local.in[0]@{n}" for n in range(17, 23)]
-    assert after == Counter(page(n) for n in range(23))
-    assert steps[0].changes[0].after == Counter(page(n) for n in range(18))[page(17)]
-
-
 def test_a_failing_message_ends_the_replay_with_its_line(job):
     job.send([*messages(12, 5), ("/a", {"bad": "this"}), ("/b", {})])
     failed = job.run()
@@ -96,20 +89,6 @@ def test_what_an_error_policy_deals_with_is_shown_and_the_replay_goes_on(new_job
     assert job.ends() == before
 
 
-def test_a_skipped_message_is_named_each_time(new_job):
-    job = new_job("in", "out", task__error__process__policy="retry(2, 10s) then skip")
-    job.send([("/a", {"bad": "one"}), ("/a", {"bad": "two"}), ("/a", {})])
-    steps, after, _ = job.replay("2", from_empty=True, start="0")
-    assert [[each.message for each in step.failures] for step in steps] == [["one is bad"], ["two is bad"], []]
-    assert after == {"/a": 1}
-
-
-def test_from_empty_stores_it_begins_at_any_offset(ran):
-    steps, after, _ = ran.replay(13, start="11", from_empty=True)
-    assert [step.at for step in steps] == [f"local.in[0]@{n}" for n in (11, 12, 13)]
-    assert after == Counter(page(n) for n in (11, 12, 13))
-
-
 @pytest.mark.parametrize(
     ("kind", "spans"),
     [("CountingBatches", ["local.in[0]@10 to 14"]), ("CountingCoroutine", [f"local.in[0]@{n}" for n in range(10, 15)])],
@@ -125,15 +104,6 @@ def test_batches_and_coroutines_are_replayed_as_in_a_container(ran, kind, spans)
     assert [step.at for step in steps] == spans
     assert after == Counter(page(n) for n in range(15))
     assert [output.key for step in steps for output in step.outputs] == [page(n) for n in range(10, 15)]
-
-
-def test_a_batch_that_fails_is_searched_for_its_message(new_job):
-    job = new_job("in", "out", task__class="replayed_job:CountingBatches")
-    job.send([("/a", {}), ("/b", {}), ("/b", {"bad": "this"}), ("/a", {})])
-    failed = job.run()
-    steps, _, replay = job.replay(str(failed))
-    assert [each.where for each in steps[-1].failures] == ["process_batch of local.in[0]@2"]
-    assert str(replay.failure) == str(failed)
 
 
 def test_windows_come_at_the_times_of_the_records(new_job):
@@ -225,15 +195,6 @@ def test_a_compacted_changelog_is_refused(job):
         job.state(3)
     _, after, _ = job.replay(3, start="2", from_empty=True)
     assert after == {"/c": 1, "/d": 1}
-
-
-def test_a_compacted_changelog_is_used_while_compaction_is_not_further_than_the_commit(job):
-    job.send([("/a", {}), ("/a", {"commit": True}), ("/a", {}), ("/b", {"commit": True})])
-    assert job.run() is None
-    job.compact()
-    job.send([("/a", {"commit": True}), ("/c", {"commit": True}), ("/c", {"commit": True})])
-    assert job.run() is None
-    assert job.state(5) == {"/a": 4, "/b": 1}
 
 
 def test_another_job_file_with_lost_state_is_refused(new_job):

@@ -1,9 +1,7 @@
 """A SQL sink by itself, on SQLite."""
 
-import datetime as dt
 import sqlite3
 from contextlib import closing
-from decimal import Decimal
 
 import pytest
 
@@ -11,7 +9,6 @@ from samzapy import IncomingMessageEnvelope, SystemStreamPartition, TaskAttempt
 from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskFailed, TaskMigrated
 from samzapy.sinks import SqlSink
 from samzapy.sinks.database import is_transient
-from samzapy.sinks.sql import last_of_each_key
 
 A, B = SystemStreamPartition("sys", "in", 0), SystemStreamPartition("sys", "more", 0)
 
@@ -64,10 +61,6 @@ def message(offset, ssp=A):
     return IncomingMessageEnvelope(ssp, offset, None, None)
 
 
-def test_a_new_sink_holds_no_offsets(table):
-    assert table.open().held == {}
-
-
 def test_rows_and_offsets_are_visible_after_a_commit_and_not_before(table):
     sink = table.open()
     sink.write((1, "a"), message(0))
@@ -92,15 +85,6 @@ def test_a_successor_finds_the_offsets_and_the_rows_of_its_inputs_are_not_writte
     assert second.metrics() == {"rows": 2, "dropped": 3}
 
 
-def test_offsets_do_not_go_back_while_inputs_are_processed_again(table):
-    first = table.open()
-    first.commit({A: 9})
-    second = table.open(epoch=2)
-    second.commit({A: 4})
-    assert table.offsets == {str(A): 9}
-    assert table.open(epoch=3).held == {A: 9}
-
-
 @pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "key": ["kind"]}])
 def test_an_offset_of_an_earlier_stream_is_none_and_the_next_commit_lowers_it(table, mode):
     first = table.open(ssps=(A, B), ids={A.system_stream: "old", B.system_stream: "same"}, **mode)
@@ -113,18 +97,6 @@ def test_an_offset_of_an_earlier_stream_is_none_and_the_next_commit_lowers_it(ta
     assert table.rows == [(1, "a"), (2, "b")]
     assert table.offsets == {str(A): 1, str(B): 7}
     assert table.open(epoch=3, ids={A.system_stream: "new"}, **mode).held == {A: 1, B: 7}
-
-
-def test_an_attempt_that_ends_before_its_first_commit_leaves_the_offset_of_an_earlier_stream_void(table):
-    table.open(ids={A.system_stream: "old"}).commit({A: 5})
-    for epoch in (2, 3):
-        assert table.open(epoch=epoch, ids={A.system_stream: "new"}).held == {}
-
-
-@pytest.mark.parametrize(("before", "now"), [({}, {A.system_stream: "new"}), ({A.system_stream: "old"}, {})])
-def test_an_offset_counts_if_one_of_the_two_ids_is_unknown(table, before, now):
-    table.open(ids=before).commit({A: 5})
-    assert table.open(epoch=2, ids=now).held == {A: 5}
 
 
 def of_earlier_version(table):
@@ -169,14 +141,6 @@ def test_a_row_of_an_input_after_the_committed_offsets_waits(table):
     assert table.rows == [(1, "a"), (2, "b"), (3, "c")]
 
 
-def test_what_was_not_committed_is_gone_after_a_close(table):
-    first = table.open()
-    first.write((1, "a"), message(0))
-    first.close()
-    table.open(epoch=2).commit({A: 0})
-    assert table.rows == []
-
-
 def test_an_attempt_that_was_overtaken_commits_nothing(table):
     older = table.open(epoch=1)
     table.open(epoch=2)
@@ -210,17 +174,6 @@ def test_other_tasks_and_other_sinks_of_a_task_have_offsets_of_their_own(table):
     assert table.open(epoch=2).held == {A: 3}
     assert table.open(epoch=2, task="Partition 1").held == {A: 5}
     assert table.open(epoch=2, name="copy").held == {A: 7}
-
-
-def test_every_commit_has_a_number_of_its_own_over_all_attempts(table):
-    numbers = []
-    for epoch in (1, 2, 3):
-        sink = table.open(epoch=epoch)
-        for offset in (epoch, epoch + 10):
-            sink.commit({A: offset})
-            numbers += table.query("SELECT commit_number FROM samzapy_offsets")[0]
-    assert len(set(numbers)) == 6
-    assert numbers == sorted(numbers)
 
 
 def test_a_partition_that_is_new_to_the_task_has_no_offset_and_an_old_one_keeps_its_own(table):
@@ -276,15 +229,6 @@ def test_an_upsert_in_one_commit_leaves_the_rows_that_a_commit_for_each_row_leav
     assert left([len(keys)]) == left(range(len(keys) + 1))
 
 
-def test_of_the_rows_of_one_key_only_the_last_goes_to_the_database():
-    day = dt.datetime(2024, 2, 29, tzinfo=dt.timezone.utc)
-    kinds = Decimal("1.0"), Decimal("1.00"), 0.0, day, day.replace(tzinfo=None), day.date(), "a", A, None
-    rows = [(number, kind) for number, kind in enumerate(kinds * 2)]
-    assert last_of_each_key(rows, [1]) == [rows[len(kinds) - 1], *rows[len(kinds) :]]
-    assert last_of_each_key(rows, [0]) is rows
-    assert last_of_each_key([(1, "a"), (2, "b"), (3, "a")], [1]) == [(2, "b"), (3, "a")]
-
-
 def test_rows_that_the_table_refuses_are_named_by_their_inputs_and_none_is_written(table):
     sink = table.open()
     sink.write((1, "a"), message(5))
@@ -324,16 +268,6 @@ def test_the_rows_of_a_message_that_failed_are_taken_back_and_no_others(table):
     assert table.rows == [(1, "a"), (3, "c")]
 
 
-def test_many_rows_ask_for_an_early_commit(table):
-    sink = table.open(max_rows=2)
-    sink.write((1, "a"), message(0))
-    assert not sink.full()
-    sink.write((2, "b"), message(1))
-    assert sink.full()
-    sink.commit({A: 2})
-    assert not sink.full()
-
-
 @pytest.mark.parametrize(
     ("table_name", "columns", "said"),
     [("missing", ["id"], "no such table: missing"), ("seen", ["id", "missing"], "no such column: missing")],
@@ -350,12 +284,6 @@ def test_a_connection_in_autocommit_mode_is_refused(table):
         sink.open(TaskAttempt("job-1", "Partition 0", 1, frozenset([A])))
 
 
-def test_what_keeps_it_from_connecting_is_said(tmp_path):
-    sink = SqlSink(lambda: sqlite3.connect(tmp_path / "no" / "folder.db"), "seen", ["id"])
-    with pytest.raises(EnvironmentFailure, match="table seen: cannot connect: unable to open database file"):
-        sink.open(TaskAttempt("job-1", "Partition 0", 1, frozenset([A])))
-
-
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -367,11 +295,6 @@ def test_what_keeps_it_from_connecting_is_said(tmp_path):
 def test_a_row_that_does_not_fit_the_columns_is_refused_where_it_is_written(table, row, said):
     with pytest.raises(ValueError, match=said):
         table.open().write(row, message(0))
-
-
-def test_a_row_that_comes_from_no_message_needs_an_upsert(table):
-    with pytest.raises(ValueError, match="comes from no message needs mode='upsert'"):
-        table.open().write((1, "a"))
 
 
 @pytest.mark.parametrize(
@@ -391,27 +314,6 @@ def test_what_a_sink_cannot_be_made_of_is_refused(arguments, said):
         SqlSink(**{"connect": lambda: None, "table": "seen", "columns": ["id"]} | arguments)
 
 
-@pytest.mark.parametrize("name", ["seen", "main.seen", '"seen"', '"main"."seen"'])
-def test_names_may_be_qualified_and_quoted(table, name):
-    sink = SqlSink(table.connect, name, ["id", '"kind"'])
-    sink.open(TaskAttempt("job-1", "Partition 0", 1, frozenset([A])))
-    sink.write((1, "a"), message(0))
-    sink.commit({A: 1})
-    sink.close()
-    assert table.rows == [(1, "a")]
-
-
-@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "key": ["kind"]}])
-def test_a_row_has_the_values_of_its_write_though_the_list_changes_afterwards(table, mode):
-    sink = table.open(**mode)
-    row = [0, ""]
-    for offset, kind in enumerate("abc"):
-        row[:] = [offset, kind]
-        sink.write(row, message(offset))
-    sink.commit({A: 3})
-    assert table.rows == [(0, "a"), (1, "b"), (2, "c")]
-
-
 @pytest.mark.parametrize("state", ["25006", "25P03", "25P04"])
 @pytest.mark.parametrize("attribute", ["sqlstate", "pgcode"])
 def test_a_server_that_became_read_only_or_ended_the_session_is_worth_another_try(state, attribute):
@@ -425,11 +327,3 @@ def test_a_server_that_became_read_only_or_ended_the_session_is_worth_another_tr
     assert not is_transient(failure)
     setattr(failure, attribute, state)
     assert is_transient(failure)
-
-
-@pytest.mark.parametrize("state", ["23505", "22P02", "25P02", "42P01", None])
-def test_a_refused_row_is_not_worth_another_try(state):
-    class IntegrityError(Exception):
-        sqlstate = state
-
-    assert not is_transient(IntegrityError("no"))

@@ -9,7 +9,6 @@ from tested_tasks import JOB, Counting, Doubling, HoldingBack
 from samzapy import (
     InitableTask,
     OutgoingMessageEnvelope,
-    SideInputsProcessor,
     StreamTask,
     SystemStream,
     TimerTask,
@@ -18,14 +17,6 @@ from samzapy.errors import ConfigError, SerdeError, TaskFailed, UnknownPartition
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, TaskTestDriver
-
-
-class Rates(SideInputsProcessor):
-    """Keeps the newest of each key."""
-
-    def process(self, envelope, store):
-        return [(envelope.key, envelope.message)]
-
 
 ROCKSDB = {"stores.counts.factory": "rocksdb"}
 SMALL_CACHE = {"stores.counts.object.cache.size": "2", "stores.counts.write.batch.size": "1"}
@@ -47,13 +38,6 @@ def test_a_message_is_processed_when_send_returns(driver):
     driver.send("sys.in", "x", "a")
     assert driver.outputs("out").pairs == [("a", 1), ("a", 2)]
     assert driver.store("counts").get("a") == 2
-
-
-def test_a_posted_message_waits_for_run(driver):
-    driver.post("in", "x", "a")
-    assert driver.outputs("out") == []
-    driver.run()
-    assert driver.outputs("out").keys == ["a"]
 
 
 def test_a_commit_writes_one_changelog_record_a_changed_key(driver):
@@ -103,20 +87,6 @@ def test_partitions_have_tasks_and_stores_of_their_own():
             driver.send("in", "x", "a", partition=3)
 
 
-def test_tasks_that_share_a_partition_number_are_told_apart_by_name():
-    keys = {"task.inputs": "sys.in,sys.more", "job.systemstreampartition.grouper.factory": "ssp"}
-    with TaskTestDriver(Counting, JOB, keys) as driver:
-        driver.send("more", "x", "a")
-        with pytest.raises(ConfigError, match="partition: is 2 tasks; name one of: SystemStreamPartition"):
-            driver.store("counts")
-        named = {
-            name: driver.store("counts", task=f"SystemStreamPartition [sys, {name}, 0]") for name in ("in", "more")
-        }
-        assert {name: store.get("a") for name, store in named.items()} == {"in": None, "more": 1}
-        with pytest.raises(ConfigError, match="task: is 0 tasks"):
-            driver.task(task="nobody")
-
-
 def test_a_key_goes_to_the_partition_that_a_java_producer_would_choose():
     with TaskTestDriver(Counting, JOB, partitions=4) as driver:
         send_keys(driver, ("21", "foobar", "a-little-bit-long-string"))
@@ -160,15 +130,6 @@ def test_after_a_crash_inside_a_commit_the_guarantee_holds(guarantee, point):
         driver.commit()
         assert driver.committed("out").messages == outputs
         assert driver.store("counts").get("a") == state
-
-
-def test_in_exactly_once_outputs_are_committed_with_the_commit_and_not_before():
-    with TaskTestDriver(Counting, JOB, {"task.guarantee": "exactly-once"}) as driver:
-        driver.send("in", "x", "a")
-        assert driver.outputs("out").messages == [1]
-        assert driver.committed("out") == []
-        driver.commit()
-        assert driver.committed("out").messages == [1]
 
 
 @pytest.mark.parametrize("factory", ["memory", "rocksdb"])
@@ -246,19 +207,6 @@ def test_every_problem_of_the_job_is_reported_together():
     with pytest.raises(ConfigError) as caught:
         TaskTestDriver(Counting, {"task.commit.ms": "soon", "stores.counts.factory": "memory"})
     assert {problem.key for problem in caught.value.problems} >= {"task.commit.ms", "task.inputs"}
-
-
-def test_a_job_file_is_as_strict_as_in_production_and_pairs_may_leave_things_out(tmp_path):
-    file = tmp_path / "job.properties"
-    file.write_text("task.inputs=sys.in\n")
-    with pytest.raises(ConfigError) as caught:
-        TaskTestDriver(Counting, file)
-    assert {problem.key for problem in caught.value.problems} >= {"job.name", "task.inputs"}
-
-
-def test_a_stream_that_the_job_does_not_read_is_refused(driver):
-    with pytest.raises(ConfigError, match=r"the job does not read this stream; it reads sys\.in, got 'inn'"):
-        driver.send("inn", "x")
 
 
 def test_an_object_in_place_of_the_class_is_refused():
@@ -370,29 +318,6 @@ def test_a_callback_that_never_comes_is_an_error_that_says_so(ask):
         with pytest.raises(TimeoutError, match=r"no message in flight has ended within 0\.5 s"):
             ask(driver)
         assert not driver.running
-
-
-def test_a_store_follows_its_side_input():
-    class Looking(StreamTask, InitableTask):
-        def init(self, context):
-            self.rates = context.get_store("rates")
-
-        def process(self, envelope, collector, coordinator):
-            collector.send(OutgoingMessageEnvelope(SystemStream("sys", "out"), self.rates.get(envelope.message)))
-
-    rates = {
-        "stores.rates.factory": "memory",
-        "stores.rates.key.serde": "string",
-        "stores.rates.msg.serde": "json",
-        "stores.rates.side.inputs": "sys.rates",
-        "stores.rates.side.inputs.processor.factory": f"{__name__}:Rates",
-    }
-    with TaskTestDriver(Looking, JOB, rates) as driver:
-        driver.send("rates", 1.5, key="eur")
-        driver.send("in", "eur")
-        driver.send("rates", 1.6, key="eur")
-        driver.send("in", "eur")
-        assert driver.outputs("out").messages == [1.5, 1.6]
 
 
 def test_nothing_is_left_when_the_driver_is_closed():

@@ -4,7 +4,7 @@ import pytest
 from tested_tasks import JOB, Counting
 
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, StreamTask, SystemStream
-from samzapy.errors import ConfigError, StoreError, TaskFailed
+from samzapy.errors import ConfigError, StoreError
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import Input, TestRunner
 
@@ -65,16 +65,6 @@ def test_a_job_file_runs_as_it_is_but_for_its_systems(tmp_path):
     run = TestRunner.of(file).with_config({"task.window.ms": "-1"}).with_input("sys.in", [("a", 1)]).run()
     assert run.store("counts") == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["job.properties"]
-
-
-def test_what_the_task_raises_is_raised_by_run():
-    with pytest.raises(TaskFailed, match=r"sys\.in\[0\]@0 failed: ValueError: told to"):
-        COUNTING.with_input("in", [("a", "fail")]).run()
-
-
-def test_messages_for_an_input_that_has_some_are_refused():
-    with pytest.raises(ValueError, match="in has its messages already: give all of them in one with_input"):
-        COUNTING.with_input("in", ["x"]).with_input("in", ["y"])
 
 
 def test_a_store_on_disk_is_read_from_its_files_and_one_in_memory_has_gone():

@@ -110,37 +110,6 @@ def test_a_longer_lateness_opens_no_time_that_was_closed(tmp_path):
         assert bench.outputs[-1] == Joined("a", Side(501, "left"), Side(300, 300))
 
 
-def test_a_lateness_that_was_longer_for_a_while_closes_nothing_early(tmp_path):
-    with JoinBench(tmp_path, make()) as bench:
-        for source in range(3):
-            bench.send(source, "z", 500)
-        bench.window()
-        bench.restart(make(lateness=1_000))
-        bench.restart(make())
-        bench.send(0, "a", 600, "left")
-        bench.window()
-        assert bench.send(2, "a", 500, 500) == []
-        assert (bench.outputs, bench.late()) == ([], 0)
-        bench.finish()
-        assert Joined("a", Side(600, "left"), Side(500, 500)) in bench.outputs
-
-
-def test_left_messages_come_in_the_order_of_event_time(tmp_path):
-    times = [30, 10, 20, 10, 40]
-    lefts = [("a", time_ms, place) for place, time_ms in enumerate([*times, 99])]
-    inputs = [lefts, [("z", 99, 0)], [("a", 99, 0)]]
-    with JoinBench(tmp_path, make(lateness=50), inputs) as bench:
-        bench.read_all()
-        bench.window()
-        assert [(joined.left.time_ms, joined.left.value) for joined in bench.outputs] == [
-            (10, 1),
-            (10, 3),
-            (20, 2),
-            (30, 0),
-            (40, 4),
-        ]
-
-
 def test_settings_that_mean_nothing_are_refused(tmp_path):
     with pytest.raises(ValueError, match="limit must be at least 1, got 0"):
         JoinBench(tmp_path, make(limit=0))

@@ -3,13 +3,12 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from join_bench import JOB, LEFT, RIGHT, SOURCES, JoinBench, context, envelope, least_mark, on_time, ordered, run
+from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, ordered, run
 
 from samzapy import InitableTask, StreamTask, SystemStream, WindowableTask
 from samzapy.errors import StoreError
-from samzapy.metrics import Registry
 from samzapy.operators.joins import AsOfJoin, Joined, Side, StreamStreamJoin, TimeRules, Within
-from samzapy.testing import ManualClock, TaskTestDriver, open_store
+from samzapy.testing import ManualClock, TaskTestDriver
 
 messages = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 99)), max_size=12)
 steps = st.lists(st.sampled_from([0, 0, 1, 1, 2, 2, 2, "window", "commit", "crash"]), max_size=40)
@@ -67,27 +66,6 @@ def test_pairs_and_the_rest_are_those_of_the_whole_lists_whatever_the_order_and_
         assert bench.kept() == {}
 
 
-@settings(max_examples=20)
-@given(inputs=st.tuples(messages, messages, messages), lateness_ms=st.integers(0, 10))
-def test_every_late_message_is_counted(tmp_path_factory, inputs, lateness_ms):
-    with JoinBench(tmp_path_factory.mktemp("late"), make(5, 5, lateness_ms), inputs) as bench:
-        bench.read_all()
-        assert bench.late() == sum(len(each) - len(on_time(each, lateness_ms)) for each in inputs)
-
-
-def test_what_expires_comes_in_the_order_of_the_time_and_at_most_as_much_as_the_limit(tmp_path):
-    times = [9, 3, 7, 1, 5]
-    inputs = [[*((f"k{time_ms}", time_ms, 0) for time_ms in times), ("z", 60, 0)], [("z", 60, 0)], [("z", 99, 0)]]
-    with JoinBench(tmp_path, make(after=10, lateness=20, limit=2), inputs) as bench:
-        bench.read_all()
-        sizes = [len(bench.outputs)]
-        for _ in range(3):
-            bench.window()
-            sizes.append(len(bench.outputs))
-        assert sizes == [2, 4, 5, 5], "the last message was the limit's second since the last scan"
-        assert [joined.left.time_ms for joined in bench.outputs] == sorted(times)
-
-
 def test_a_backlog_is_expired_without_a_window_once_the_limit_has_come(tmp_path):
     inputs = [[(f"k{n}", n * 10, n) for n in range(50)], [("z", 10_000, 0)], [("z", 10_000, 0)]]
     with JoinBench(tmp_path, make(after=5, limit=10), inputs) as bench:
@@ -96,22 +74,6 @@ def test_a_backlog_is_expired_without_a_window_once_the_limit_has_come(tmp_path)
                 pass
         waiting = [key for key in bench.contents() if key.startswith("key/k")]
         assert len(waiting) <= 20, "what can expire does, long before anyone calls window"
-
-
-def test_a_partition_that_brings_nothing_holds_all_back_until_it_is_taken_for_idle(tmp_path):
-    clock = ManualClock()
-    with JoinBench(tmp_path, make(after=10, idle="1s"), clock=clock) as bench:
-        bench.send(0, "a", 100)
-        bench.send(1, "z", 500)
-        clock.advance_to(0.9)
-        assert bench.join.advance() == [], "nobody knows how far the right one is"
-        clock.advance_to(1.1)
-        assert bench.join.advance() == [], "it is taken for idle, and one of the left ones is at 100"
-        bench.send(0, "b", 500)
-        assert bench.join.advance() == [Joined("a", Side(100, None), None)]
-        assert bench.send(2, "a", 105) == [], "it was behind, not idle: its partner is gone"
-        assert bench.late() == 1
-        assert [joined.right.time_ms for joined in bench.send(2, "b", 501)] == [501]
 
 
 def test_when_every_partition_is_idle_event_time_goes_on_with_the_clock(tmp_path):
@@ -149,32 +111,6 @@ def test_a_partition_that_comes_back_counts_before_the_others_move_on(tmp_path):
         bench.send(1, "z", 500)
         bench.join.advance()
         assert [joined.right.time_ms for joined in bench.send(2, "a", 305)] == [305], "300 to 310 had not expired"
-
-
-def test_a_message_meets_all_that_are_within_the_bounds_and_none_beyond(tmp_path):
-    with JoinBench(tmp_path, make(before=2, after=3, lateness=100)) as bench:
-        for time_ms in (7, 8, 10, 13, 14):
-            bench.send(2, "a", time_ms, "right")
-        bench.send(2, "b", 10, "other key")
-        found = bench.send(0, "a", 10, "left")
-        assert [joined.right.time_ms for joined in found] == [8, 10, 13]
-        assert {joined.left for joined in found} == {Side(10, "left")}
-
-
-def test_a_partition_that_comes_by_an_expansion_meets_what_came_before_it(tmp_path):
-    left, other_left, right = SOURCES
-    with open_store(JOB, "joined", tmp_path) as opened:
-
-        def join(*partitions):
-            return make(after=10)(context(opened.store, Registry(), partitions))
-
-        before = join(left, right)
-        before.add(envelope(left, 0, "a", 100, 0))
-        before.add(envelope(left, 1, "z", 200, 0))
-        assert len(before.add(envelope(right, 0, "a", 105, 0))) == 1
-        opened.commit()
-        after = join(left, other_left, right)
-        assert after.add(envelope(other_left, 0, "a", 103, 1)) == [Joined("a", Side(103, 1), Side(105, 0))]
 
 
 def test_another_interval_is_refused_while_messages_wait(tmp_path):

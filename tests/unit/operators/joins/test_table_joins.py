@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from join_bench import LEFT, RIGHT, SOURCES, JoinBench, context, envelope
 
-from samzapy import SystemStream, SystemStreamPartition
+from samzapy import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure
 from samzapy.metrics import Registry
 from samzapy.operators.joins import AsOfJoin, Joined, Side, StreamStreamJoin, StreamTableJoin, TableTableJoin, Within
@@ -137,24 +137,3 @@ def test_a_task_that_reads_no_partition_of_one_input_is_refused(tmp_path, make):
         "Partition 1: joins mem.left with mem.right, and reads no partition of mem.right (it reads mem.left[3]): "
         "joined inputs must be in task.inputs with the same number of partitions each"
     )
-
-
-def test_a_third_table_makes_rows_of_three_parts(tmp_path):
-    third = SystemStream("mem", "third")
-    of_third = SystemStreamPartition("mem", "third", 1)
-    with JoinBench(tmp_path, stream_table) as bench:
-        join = TableTableJoin(
-            context(bench.opened.store, Registry(), [*SOURCES, of_third]), "joined", PARTS | {third: "orders"}
-        )
-        join.update(envelope(SOURCES[0], 0, "a", 0, 1))
-        join.update(envelope(SOURCES[2], 0, "a", 0, 2))
-        assert join.update(envelope(of_third, 0, "a", 0, 3)) == {"profile": 1, "settings": 2, "orders": 3}
-
-
-@pytest.mark.parametrize("make", [AsOfJoin, lambda *made: StreamStreamJoin(*made, Within(1))])
-def test_a_stream_cannot_be_joined_with_itself(tmp_path, make):
-    with (
-        pytest.raises(ValueError, match=r"Partition 1: a join needs different streams, got mem\.left and mem\.left"),
-        JoinBench(tmp_path, lambda context: make(context, "joined", (LEFT, LEFT))),
-    ):
-        pass
