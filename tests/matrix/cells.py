@@ -90,8 +90,8 @@ THOROUGH = (
     BROKER,
     _tests("frames", "integration/dataframe/test_dataframe.py", "integration/dataframe/test_dataframe_on_executors.py"),
     _tests("programs", "integration/spark/test_programs_on_spark.py"),
-    _tests("runner", "integration/spark/test_spark_runner.py", "integration/messages/test_typed_messages_on_spark.py"),
-    _tests("kafka", "integration/dataframe/test_dataframe_on_kafka.py", "integration/systems/test_start_on_kafka.py"),
+    _tests("runner", "integration/spark/test_spark_runner.py", "integration/messages/test_schemas_on_spark.py"),
+    _tests("kafka", "integration/dataframe/test_dataframe_on_kafka.py", "integration/systems/test_kafka_system.py"),
 )
 ON_A_BROKER = (
     BROKER,
@@ -102,9 +102,7 @@ ON_A_BROKER = (
         only="kafka",
     ),
     _tests("transactions", "contract/system/test_system_transactions_contract.py", only="kafka"),
-    _tests(
-        "jobs", "integration/systems/test_start_on_kafka.py", "integration/systems/test_effectively_once_on_kafka.py"
-    ),
+    _tests("jobs", "integration/systems/test_local_processes.py", "integration/failover/test_failover.py"),
 )
 
 
