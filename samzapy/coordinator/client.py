@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -29,7 +27,7 @@ from samzapy.coordinator.wire import (
     read,
 )
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
-from samzapy.job.lease import MOST_LINES, NO_FACTS, ContainerLease, ContainerReport, Directive, Facts, UserFailure
+from samzapy.job.lease import NO_FACTS, ContainerLease, ContainerReport, Directive, Facts, UserFailure
 from samzapy.strict_json import encode, sendable
 from samzapy.version import VERSION, refusal
 
@@ -146,7 +144,7 @@ class HttpLease(ContainerLease):
         self._client, self._clock = client, clock
         self._chance = Random(f"{granted.epoch} {container_id}")
         self._sequence = count(1)
-        self._newest, self._unsent = NO_FACTS, deque[Facts]()
+        self._newest = NO_FACTS
 
     def outgrow(self, newest: int) -> None:
         """Ask the coordinator for a greater epoch. Raises RetriableError if it does not answer."""
@@ -157,43 +155,20 @@ class HttpLease(ContainerLease):
             self.epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
-        """Send a heartbeat. Facts that do not arrive go with the next one. Raises RetriableError when the coordinator
+        """Send a heartbeat. The facts of a report that is sent again go once. Raises RetriableError when the coordinator
         does not answer."""
-        facts = self._facts(report)
+        facts, before, self._newest = report.facts, self._newest, report.facts
+        if facts is before:
+            facts = Facts(stalled=facts.stalled)
         beat = Heartbeat.of(replace(report, port=self.port), facts, next(self._sequence), self._clock.monotonic())
         try:
             answer = self._client.call(Answer, "POST", self._path, beat)
         except TaskMigrated:
             return Directive.ABANDON
-        except SamzapyError:
-            self._unsent.appendleft(facts)
-            raise
         self.checkpoint_clock = answer.checkpoint_clock
         # The containers of a job start together, and must not report together.
         self.pace_s = answer.pace_s * (0.75 + self._chance.random() / 2)
         return answer.directive
-
-    def _facts(self, report: ContainerReport) -> Facts:
-        """The facts to send. Two threads may report at a time, and a report may be sent again."""
-        if report.facts is not self._newest:
-            self._newest = report.facts
-            self._unsent.append(report.facts)
-        facts = Facts(stalled=report.facts.stalled)
-        with suppress(IndexError):
-            while True:
-                facts = _merged(facts, self._unsent.popleft())
-        return facts
-
-
-def _merged(before: Facts, after: Facts) -> Facts:
-    lines = (*before.lines, *after.lines)
-    return Facts(
-        before.partitions if after.partitions is None else after.partitions,
-        after.stalled,
-        after.failure or before.failure,
-        lines[-MOST_LINES:],
-        before.lines_left_out + after.lines_left_out + max(0, len(lines) - MOST_LINES),
-    )
 
 
 def _line(data: bytes) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from samzapy.clock import STALE_AFTER, SYSTEM_CLOCK, Clock
@@ -12,7 +12,7 @@ from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.progress import Progress, SameFailures
 from samzapy.coordinator.status import ContainerFailure, JobStatus
-from samzapy.coordinator.wire import AttemptProcess, JobSpec, Overdue
+from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive, Facts, HttpAddress, UserFailure
 from samzapy.job.model import replica_of
@@ -144,15 +144,12 @@ class Coordinator:
                 return None
             return process if self._last_of.get(process.identity) == container_id else None
 
-    def overdue(self) -> tuple[Overdue, ...]:
-        """The attempts with expired leases that have not reported their end."""
+    def overdue(self) -> Sequence[tuple[str, int, int | None]]:
+        """The attempts with expired leases that have not reported their end: container, epoch and Spark's id of the
+        task, if known."""
         with self._lock:
-            attempts = [(i, self._leases.epoch(i), self._processes.get(i)) for i in self._leases.overdue]
-        return tuple(
-            Overdue(i, epoch, None if process is None else process.spark_task)
-            for i, epoch, process in attempts
-            if epoch is not None
-        )
+            attempts = [(i, self._leases.epoch(i) or 0, self._processes.get(i)) for i in self._leases.overdue]
+        return [(i, epoch, None if process is None else process.spark_task) for i, epoch, process in attempts]
 
     @property
     def now(self) -> float:

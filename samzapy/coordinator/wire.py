@@ -67,15 +67,6 @@ class AttemptProcess:
 
 
 @dataclass(frozen=True)
-class Overdue:
-    """An attempt that let its lease run out and did not report its end."""
-
-    container_id: str
-    epoch: int
-    spark_task: int | None
-
-
-@dataclass(frozen=True)
 class JobSpec:
     """The job as it travels to the containers.
 

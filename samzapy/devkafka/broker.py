@@ -50,15 +50,15 @@ _FILE, _SETTINGS = "broker.json", "server.properties"
 
 
 class RunningBroker(NamedTuple):
-    """A broker's process; its start distinguishes it from a later process with the same pid. `born`: in ticks since the
-    boot of the machine. `created`, in seconds since 1970, counts if there are none: it moves when the clock is set.
-    `version` is Kafka's. `version` and `born` are empty for a broker that an older samzapy has started."""
+    """A broker's process, and Kafka's version. Its start distinguishes it from a later process with the same pid:
+    `born`, in ticks since the boot of the machine, or `created`, in seconds since 1970, where the system has no
+    ticks."""
 
     pid: int
     created: float
     port: int
-    version: str = ""
-    born: int = 0
+    version: str
+    born: int
 
     @property
     def bootstrap(self) -> str:
@@ -266,7 +266,7 @@ class DevBroker:
             )
         if self._version is not None and chosen_version(self._version) != running.version:
             raise EnvironmentFailure(
-                f"Kafka {self._version}: the broker of {self._folder} runs with version {running.version or 'unknown'} "
+                f"Kafka {self._version}: the broker of {self._folder} runs with version {running.version} "
                 "already; stop it first, or use another folder"
             )
 

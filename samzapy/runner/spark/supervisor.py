@@ -21,7 +21,6 @@ Spark does not notice a worker that is stopped or hangs, but the lease does: _en
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import final
@@ -316,16 +315,16 @@ class Supervisor:
 
     def _end_overdue(self) -> None:
         """Make Spark kill the worker of each expired lease, and again after each further lease without effect."""
-        lease_s = self._coordinator.lease_s
-        for overdue in self._coordinator.overdue():
-            now, attempt = self._clock.monotonic(), (overdue.container_id, overdue.epoch)
-            if overdue.spark_task is None or now - self._killed_at.get(attempt, -math.inf) < lease_s:
+        lease_s, now = self._coordinator.lease_s, self._clock.monotonic()
+        for container_id, epoch, task in self._coordinator.overdue():
+            before = self._killed_at.get((container_id, epoch))
+            if task is None or (before is not None and now - before < lease_s):
                 continue
-            reason = f"container {overdue.container_id}: no heartbeat for {lease_s:g} s; its worker is killed"
-            if attempt not in self._killed_at:
+            reason = f"container {container_id}: no heartbeat for {lease_s:g} s; its worker is killed"
+            if before is None:
                 self._options.on_event(reason)
-            self._killed_at[attempt] = now
-            self._spark.end_task(overdue.spark_task, reason)
+            self._killed_at[container_id, epoch] = now
+            self._spark.end_task(task, reason)
 
     def _report(self) -> JobStatus:
         """The status, reported with the new failures."""

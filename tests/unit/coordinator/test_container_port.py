@@ -149,10 +149,3 @@ def test_a_port_travels_with_the_heartbeats_of_the_newest_attempt_only(port):
         for lease in (new, old):
             lease.report(ContainerReport("0", lease.epoch, "running"))
         until(lambda: served.coordinator.ports["0"] == new.port, "the port has not arrived")
-
-
-@pytest.mark.parametrize(("fingerprint", "secure"), [(None, False), ("f" * 64, True)])
-def test_a_port_faces_the_driver(fingerprint, secure):
-    settings = PortSettings.facing(HttpAddress("http://localhost:9", fingerprint), TOKEN)
-    assert (settings.host, settings.secure) == ("127.0.0.1", secure)
-    assert TOKEN not in repr(settings)

@@ -9,9 +9,8 @@ from jobs.job_models import job_model
 from samzapy.clock import Measured
 from samzapy.coordinator.client import HttpLease
 from samzapy.coordinator.wire import Answer, Heartbeat, JobSpec, Registration, WireError, read
-from samzapy.errors import RetriableError, TaskMigrated
+from samzapy.errors import TaskMigrated
 from samzapy.job.lease import (
-    MOST_LINES,
     ContainerReport,
     Directive,
     Facts,
@@ -95,25 +94,6 @@ def test_at_most_twenty_finite_numbers_are_sent():
     assert sum(map(len, numbers_of(metrics).values())) <= 20
     metrics = {"container": {"threads": nan, "starts": inf, "cpu-s": 1.5}, "standby": {}}
     assert numbers_of(metrics) == {"container": {"cpu-s": 1.5}}
-
-
-def test_facts_that_do_not_arrive_go_with_the_next_heartbeat(lease, wire, hand):
-    measured = Measured({"m.in[0]": PartitionLag(3, 10, 7)}, hand.monotonic())
-    wire.answer = RetriableError("no answer")
-    lost = report(facts=Facts(measured, Stall("slow", 3.0), FAILURE, (line(1),), 2))
-    for facts in (lost.facts, Facts(lines=tuple(map(line, range(2, MOST_LINES + 2))))):
-        with pytest.raises(RetriableError):
-            lease.report(report(facts=facts))
-    hand.advance(4.0)
-    wire.answer = Answer(Directive.CONTINUE, None)
-    lease.report(report(facts=Facts(lines=(line(99),))))
-    facts = wire.beats[-1].report.facts
-    assert facts.partitions == Measured(measured.value, -4.0)
-    assert (facts.stalled, facts.failure) == (None, FAILURE)
-    assert [each.text for each in facts.lines] == [f"line {n}" for n in (*range(3, MOST_LINES + 2), 99)]
-    assert facts.lines_left_out == 4
-    lease.report(report(facts=Facts()))
-    assert wire.beats[-1].report.facts == Facts()
 
 
 def test_the_facts_of_a_report_that_is_sent_again_are_sent_once(lease, wire):

@@ -45,10 +45,6 @@ def test_a_new_registration_supersedes_the_older_attempt_at_its_next_report(leas
     assert leases.standing("0").attempts == 2
 
 
-def test_an_attempt_of_an_earlier_driver_is_told_to_abandon(leases):
-    assert leases.renew("0", 17) is Directive.ABANDON
-
-
 def test_a_silent_container_is_lost_when_its_lease_has_run_out(leases, clock):
     leases.grant("0")
     clock.advance_to(14.9)
@@ -72,13 +68,6 @@ def test_after_a_stop_every_report_is_answered_stop_also_to_those_who_register_l
     assert leases.renew("1", late) is Directive.STOP
 
 
-def test_a_superseded_attempt_is_told_to_abandon_even_during_a_stop(leases):
-    old = leases.grant("0")
-    leases.grant("0")
-    leases.stopping = True
-    assert leases.renew("0", old) is Directive.ABANDON
-
-
 def test_a_container_that_is_done_stays_done_when_time_goes_by(leases, clock):
     epoch = leases.grant("0")
     leases.finish("0", epoch, ContainerState.DONE)
@@ -92,11 +81,6 @@ def test_what_a_superseded_attempt_says_about_its_end_does_not_count(leases):
     leases.grant("0")
     leases.finish("0", old, ContainerState.LOST)
     assert leases.state("0") is ContainerState.RUNNING
-
-
-def test_an_unknown_container_is_refused(leases):
-    with pytest.raises(KeyError):
-        leases.grant("7")
 
 
 def test_a_released_attempt_is_asked_to_stop_and_its_successor_and_the_others_are_not(leases):

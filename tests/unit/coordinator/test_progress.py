@@ -6,12 +6,10 @@ from jobs.job_models import job_model
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Measured
-from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.status import ContainerFailure, PartitionStatus
-from samzapy.coordinator.wire import JobSpec, Registration, read
-from samzapy.job.lease import ContainerReport, Directive, Facts, PartitionLag, Stall, UserFailure
-from samzapy.strict_json import encode
+from samzapy.coordinator.wire import JobSpec
+from samzapy.job.lease import ContainerReport, Facts, PartitionLag, Stall
 from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("memory", "in", 0)
@@ -36,14 +34,6 @@ def test_messages_of_all_containers_and_attempts_are_added_up():
     other = LocalLease(job, "1")
     other.report(report(other, "1", processed=100, commits=4))
     assert (job.status().processed, job.status().commits) == (135, 6)
-
-
-def test_a_superseded_attempt_is_not_counted_any_more():
-    job = coordinator()
-    old, new = LocalLease(job, "0"), LocalLease(job, "0")
-    new.report(report(new, processed=5))
-    assert old.report(report(old, processed=1_000)) is Directive.ABANDON
-    assert job.status().processed == 5
 
 
 def test_until_a_new_attempt_reports_it_starts_and_has_the_positions_of_the_one_before():
@@ -90,13 +80,6 @@ def test_every_attempts_restores_are_kept():
     ]
 
 
-@pytest.mark.parametrize("ends", [None, {SSP: 12}])
-def test_the_spec_survives_the_wire(ends):
-    spec = JobSpec(MODEL, {"job.name": "x", "a": "${env:SECRET}"}, ends, "/somewhere")
-    body = encode(Registration.of(spec, version="1", epoch=7, lease_s=15.0))
-    assert read(Registration, body).spec == spec
-
-
 def test_counts_of_weakened_promises_are_added_up_over_containers_and_attempts():
     job = coordinator()
     first = LocalLease(job, "0")
@@ -117,16 +100,6 @@ def test_an_attempt_that_starts_again_in_place_keeps_its_sums():
     lease.report(report(lease, processed=4, commits=1, metrics={"errors": {"process.skipped": 5}}))
     status = job.status()
     assert (status.processed, status.commits, status.counts) == (14, 4, {"errors.process.skipped": 5})
-
-
-def test_the_status_has_what_weakens_the_guarantee_and_what_came_of_it():
-    weaker = GuaranteeWarning("task.error.process.policy", "messages that fail are <lost>")
-    job = Coordinator("counts", JobSpec(MODEL, {"job.name": "counts"}), 15.0, downgrades=(weaker,))
-    lease = LocalLease(job, "0")
-    lease.report(report(lease, metrics={"errors": {"process.skipped": 1_234}}))
-    status = job.status().to_json()
-    assert status["downgrades"] == [{"key": weaker.key, "message": weaker.message, "durability": False}]
-    assert status["counts"] == {"errors.process.skipped": 1_234}
 
 
 def test_standbys_are_told_apart_from_the_containers_and_their_failures_are_not_the_jobs():
@@ -170,20 +143,6 @@ def test_a_partition_has_the_position_of_the_time_when_its_end_was_measured():
     assert then.partitions["m.in[0]"] == PartitionStatus(3, 10, 7, 1.5)
     assert then.partitions["m.in[2]"] == PartitionStatus(4, 6, 2)
     assert then.lag == 9
-
-
-def test_a_stall_ends_with_the_report_that_no_longer_has_it_and_a_failure_stays():
-    job = coordinator()
-    lease = LocalLease(job, "0")
-    failure = UserFailure("KeyError", "'user'", "Partition 0", "process of m.in[0]@3", "task.py:7", "Traceback ...")
-    lease.report(report(lease, facts=Facts(stalled=Stall("broker unreachable", 45.2), failure=failure)))
-    container = job.status().containers[0]
-    assert (str(container.stalled), container.failure) == ("broker unreachable for 45 s", failure)
-    lease.report(report(lease))
-    assert (job.status().containers[0].stalled, job.status().containers[0].failure) == (None, failure)
-    newer = UserFailure("ValueError", "no", "Partition 0", "init")
-    job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", "init failed", 1, user=newer))
-    assert job.status().to_json()["containers"][0]["failure"]["exception"] == "ValueError"
 
 
 def test_containers_that_are_to_hear_of_something_soon_report_ten_times_as_often():

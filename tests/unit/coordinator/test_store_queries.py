@@ -144,20 +144,6 @@ def test_the_page_looks_a_key_up_in_the_containers(scene):
     assert records(scene, store="numbers", key="3")["records"][0]["place"].startswith("store numbers, partition 0")
 
 
-def test_the_page_shows_a_key_of_several_tasks_once_per_task(scene):
-    places = [each["place"] for each in records(scene, store="counts", key="both")["records"]]
-    assert places == [
-        "store counts, partition 0, as of changelog offset 17",
-        "store counts, partition 1, as of changelog offset 5",
-    ]
-
-
-def test_the_page_says_what_it_cannot_show(scene, empty):
-    assert "expected JSON for the serde long" in records(scene, store="numbers", key="three")["error"]
-    assert "the stores are counts, numbers" in records(scene, store="other", key="a")["error"]
-    assert "starting or moving; ask again" in records(empty, store="counts", key="a")["error"]
-
-
 def test_a_key_is_found_wherever_it_is_with_the_offset_that_it_is_as_of(scene):
     assert scene.get("/stores/counts/a")[:2] == (
         200,
@@ -258,20 +244,10 @@ def test_a_bad_request_is_refused_in_one_line(scene, parameters, line):
     assert scene.get("/stores/counts", **parameters)[:2] == (400, {"error": f"store 'counts': {line}"})
 
 
-def test_a_key_that_is_not_utf8_is_refused(scene):
-    status, found, _ = scene.get("/stores/counts/%ff")
-    assert (status, found["error"].startswith("store 'counts': key: expected UTF-8")) == (400, True)
-
-
 @pytest.mark.parametrize("query", ["key=%ff", "prefix=%c3", "from=%ff", "to=a%ff", "after=%ff"])
 def test_a_parameter_that_is_not_utf8_is_refused(scene, query):
     status, found, _ = scene.get(f"/stores/counts?{query}")
     assert (status, found["error"].startswith("store 'counts': parameters: expected UTF-8")) == (400, True)
-
-
-def test_a_path_without_a_plain_slash_before_the_key_is_refused(scene):
-    status, body = scene.get("/stores/counts%2Fk")[:2]
-    assert (status, "expected /stores/NAME/KEY" in str(body)) == (400, True)
 
 
 def test_stores_need_the_token_that_reads(scene):
@@ -326,12 +302,6 @@ def test_a_container_that_does_not_answer_in_time_is_503(empty):
     )
     status, found, _ = empty.get("/stores/counts/a", partition=0)
     assert (status, "container 0 does not answer" in found["error"]) == (503, True)
-
-
-def test_the_containers_of_a_job_that_another_run_has_taken_are_not_asked(empty):
-    empty.container("0", {"counts": {0: engine_with({b"a": b"1"}, 0), 2: engine_with({}, 2)}})
-    empty.coordinator.abandon("taken over")
-    assert empty.get("/stores/counts/a", partition=0)[0] == 503
 
 
 def test_a_page_of_many_containers_is_not_a_page_of_each():

@@ -1,20 +1,17 @@
 """The coordinator with TLS: containers pin its certificate, strangers' handshakes cost them their place and nobody
 else's."""
 
-import ssl
 from contextlib import closing
 from datetime import datetime, timezone
 
 import pytest
 import urllib3
 from jobs.job_models import job_model
-from rigs.raw_connections import connect, is_closed
 
 from samzapy.admin.queries import status_of
 from samzapy.config.job import JobConfig, TlsConfig
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.logs import PageAddress
-from samzapy.coordinator import server as server_module
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.server import made_for
@@ -90,23 +87,6 @@ def test_a_page_with_tls_gives_a_cookie_that_only_tls_carries(service):
     assert "secure" in answer.headers["set-cookie"].lower()
 
 
-def test_a_finished_handshake_without_a_token_is_closed_in_time(monkeypatch, service):
-    monkeypatch.setattr(server_module, "SILENT_S", 0.2)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with connect(service) as plain, context.wrap_socket(plain) as silent:
-        assert is_closed(silent)
-
-
-def test_a_service_with_open_handshakes_closes_at_once(identity):
-    served = CoordinatorService(
-        Coordinator("job", JobSpec(job_model(), {}), 15.0), "token", Addresses(identity=identity)
-    )
-    with connect(served) as silent:
-        served.close()
-        assert is_closed(silent)
-
-
 def test_a_command_finds_the_page_by_its_fingerprint(identity, tmp_path):
     config = job_at(tmp_path)
     served = CoordinatorService(
@@ -130,11 +110,6 @@ def job_at(folder) -> JobConfig:
             "job.log.dir": str(folder),
         }
     )
-
-
-def test_a_key_is_not_shown(identity):
-    assert "PRIVATE" in identity.key
-    assert "PRIVATE" not in repr(identity)
 
 
 @pytest.mark.parametrize(("enabled", "remote", "has"), [(None, True, True), (None, False, False), (False, True, False)])
@@ -193,9 +168,3 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(files,
     assert refusal(certificate, encrypted).startswith(
         "job.spark.coordinator.tls.key.location: contains no PEM key, or one with a password"
     )
-
-
-def test_the_identity_leaves_nothing_on_the_disk(identity, monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    identity.context()
-    assert list(tmp_path.iterdir()) == []

@@ -21,11 +21,6 @@ def spark_in(folder, version="4.1.2", **jars):
     return InstalledSpark(package)
 
 
-@pytest.mark.parametrize(("version", "short"), [("3.5.9", "3.5"), ("4.0.0.dev2", "4.0"), ("none", "0.0")])
-def test_its_version_is_read_from_its_file(version, short, tmp_path):
-    assert spark_in(tmp_path, version).version == short
-
-
 def test_the_spark_of_these_tests_is_one_that_jobs_run_on():
     assert (3, 5) <= tuple(map(int, installed_spark().version.split("."))) < (5, 0)
     assert installed_spark().jar("ivy-*.jar").is_file()
@@ -51,11 +46,6 @@ def test_its_jars_are_those_of_spark_home_of_the_package_or_of_the_spark_around_
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "home"))
     (tmp_path / "home" / "jars").mkdir(parents=True)
     assert spark.jars == tmp_path / "home" / "jars"
-
-
-def test_a_missing_jar_is_named(tmp_path):
-    with pytest.raises(EnvironmentFailure, match=r"/pyspark/jars: holds no ivy-\*\.jar; install pyspark again"):
-        spark_in(tmp_path).jar("ivy-*.jar")
 
 
 def test_without_pyspark_there_is_no_spark(monkeypatch):

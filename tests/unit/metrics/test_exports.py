@@ -7,7 +7,7 @@ import pytest
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import EnvironmentFailure
-from samzapy.metrics import Registry, Reporter, SnapshotHeader, UserMetrics, reporters
+from samzapy.metrics import Registry, Reporter, SnapshotHeader, reporters
 from samzapy.metrics.reporters import otlp
 
 HEADER = SnapshotHeader("counts", "1", "0", "here")
@@ -45,19 +45,6 @@ def test_opentelemetry_gets_sums_gauges_and_units(registry):
         [0.125, 1.0],
     )
     assert found["samzapy_task_clock_timestamp_seconds"].data.data_points[0].value == 1.5
-
-
-def test_opentelemetry_gets_a_counter_of_the_jobs_own_code_as_a_sum_that_grows():
-    export = pytest.importorskip("opentelemetry.sdk.metrics.export")
-    registry, got = Registry(), []
-    UserMetrics(registry).counter("orders", "refused").inc(5)
-    UserMetrics(registry).gauge("orders", "open").set(3)
-    otlp(registry, TASKS, HEADER, lambda data: not got.append(data), SYSTEM_CLOCK)()
-    (of_resource,) = got[0].resource_metrics
-    found = {metric.name: metric.data for metric in of_resource.scope_metrics[0].metrics}
-    assert found["samzapy_user_orders_refused"].is_monotonic
-    assert found["samzapy_user_orders_refused"].data_points[0].value == 5
-    assert isinstance(found["samzapy_user_orders_open"], export.Gauge)
 
 
 def test_an_export_that_fails_is_a_warning(registry, caplog):

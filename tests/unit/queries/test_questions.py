@@ -31,17 +31,9 @@ def test_entries_of_several_tasks_are_in_the_order_of_their_keys():
     assert (found.as_of, found.more) == ({0: 3, 1: 7}, False)
 
 
-def test_a_key_that_two_tasks_have_is_there_twice():
-    assert places(merged([answer(1, "a"), answer(0, "a")], 10, MUCH)) == [("a", 0), ("a", 1)]
-
-
 def test_beyond_the_end_of_an_answer_that_is_cut_short_nothing_is_shown():
     found = merged([answer(0, "ab", more=True), answer(1, "axyz")], 10, MUCH)
     assert (places(found), found.more) == ([("a", 0), ("a", 1), ("b", 0)], True)
-
-
-def test_an_answer_that_is_cut_short_at_its_end_says_that_more_follow():
-    assert merged([answer(0, "ab", more=True)], 10, MUCH).more
 
 
 @pytest.mark.parametrize(("most", "most_bytes", "expected"), [(2, MUCH, "ab"), (10, 3, "ab"), (10, 1, "a")])

@@ -96,13 +96,6 @@ def test_a_check_that_hangs_in_an_outage_does_not_hold_up_the_end():
     assert table.checks.end(DEADLINE_S)
 
 
-def test_a_hurried_check_does_not_keep_others_from_running(table):
-    hurried, other = Check(until=50), Check()
-    table.checks.add(Row("hurried", 0.0, hurried))
-    table.checks.add(Row("other", 0.01, other))
-    assert other.enough.wait(DEADLINE_S)
-
-
 def test_failures_of_an_outage_are_one_line_and_close_the_clients(table, caplog):
     caplog.set_level(logging.INFO)
     first, second = (Check(*[Unreachable("no broker")] * 3, until=5) for _ in range(2))
@@ -170,12 +163,6 @@ def test_a_check_may_change_its_own_pace(table):
     assert other.enough.wait(DEADLINE_S)
     assert table.checks.end()
     assert check.calls == 1
-
-
-def test_a_table_without_rows_has_no_thread():
-    table = Table()
-    assert table.checks.end()
-    assert "cluster-checks" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.fixture

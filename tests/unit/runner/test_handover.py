@@ -175,16 +175,6 @@ def test_a_run_that_starts_again_for_a_new_input_hands_the_job_over():
     assert scene.outputs() == Counter(range(150))
 
 
-def test_a_run_that_has_ended_is_not_asked():
-    scene = Scene()
-    scene.send(10)
-    LocalRunner().run(prepare(load_job(scene.flat), until_end=True), RunOptions())
-    with preparing(load_job(scene.flat), until_end=True) as job:
-        assert not job.announce()
-        LocalRunner().run(job, RunOptions())
-    assert scene.record(JobRecord.HANDOVER) is None
-
-
 def test_a_request_survives_being_written_down_and_a_broken_one_is_refused():
     request = HandoverRequest("5f0c", this_run(), go=True)
     again = HandoverRequest.from_json(request.to_json())

@@ -92,12 +92,6 @@ def test_an_outage_of_an_hour_is_outlasted_once_a_container_has_run():
     assert {words for _, words in ladder.told} == {"starting again in 30 s"}
 
 
-def test_an_outage_leaves_the_budget_of_other_failures_untouched():
-    ladder = Ladder(*[(1, ProducerError("x")), (1, UNREACHABLE)] * 8, (1, ProducerError("x")), has_run=True)
-    with pytest.raises(JobFailed, match=r"^gave up after 9 failed starts in a row: x"):
-        ladder.run()
-
-
 def test_a_start_that_was_sound_for_long_is_repeated_at_once_and_begins_the_pauses_anew():
     ladder = Ladder((10, UNREACHABLE), (10, UNREACHABLE), (300, UNREACHABLE), (1, None))
     ladder.run()
@@ -146,13 +140,6 @@ def test_without_resubmissions_the_failure_itself_is_raised():
 def test_a_job_that_is_another_runs_is_not_started_again():
     with pytest.raises(Unreachable):
         Ladder((1, UNREACHABLE), owned=False).run()
-
-
-def test_a_stop_between_two_starts_is_the_end():
-    ladder = Ladder((1, UNREACHABLE), (1, None))
-    ladder.restarts._wait = lambda _: ladder.restarts.stop()
-    ladder.run()
-    assert len(ladder.left) == 1
 
 
 def test_a_stop_reaches_the_container_that_runs_and_its_failure_is_raised():

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 from jobs.memory_job import Calls, CountingTask, MemoryJob
 
-from samzapy.admin.job_check import look_around, resolved
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec, SystemTraits
 from samzapy.config.loader import load_job
@@ -241,11 +240,6 @@ def test_an_input_that_is_created_again_stops_the_job_and_fails_the_run(job):
         create_again(job, None)
 
 
-def test_a_run_that_fails_for_another_reason_raises_that_one(job):
-    with pytest.raises(KeyError):
-        create_again(job, KeyError())
-
-
 def test_a_system_that_lists_no_streams_is_named(job, monkeypatch):
     from samzapy.system.memory import MemorySystemFactory
 
@@ -254,14 +248,3 @@ def test_a_system_that_lists_no_streams_is_named(job, monkeypatch):
         ConfigError, match=r"^task\.inputs: system 'mem' cannot list its streams: name them, got 'mem\.in"
     ):
         prepare(load_job(job.flat))
-
-
-def test_a_bounded_run_ends_at_the_ends_of_the_streams_that_match_now(job):
-    job.send(*numbered([1, 2]))
-    outcome = launch(load_job(job.flat | REFRESH), LocalRunner(), RunOptions(), threading.Lock(), until_end=True)
-    assert (outcome.status.processed, outcome.stopped) == (2, False)
-
-
-def test_tools_see_the_streams_that_match_now(job):
-    config = resolved(load_job(job.flat))
-    assert {ssp.stream for task in look_around(config, print)[0].tasks for ssp in task.ssps} == {"in"}

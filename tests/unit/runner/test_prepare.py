@@ -3,21 +3,17 @@ from contextlib import closing
 
 import pytest
 
-from samzapy.admin import user_code
 from samzapy.admin.job_check import weakly_kept
 from samzapy.admin.user_code import check_archives, make_importable
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
-from samzapy.checkpoint.factories import TopicCheckpointManagerFactory
 from samzapy.checkpoint.states import state_checkpoints
-from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.loader import load_job
-from samzapy.config.streams.systems import TOPIC_SETTINGS
 from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
-from samzapy.runner.prepare import prepare, preparing
+from samzapy.runner.prepare import prepare
 from samzapy.system.clients import job_clients, system_factory
 from samzapy.system.memory import MemoryCluster
 
@@ -120,16 +116,6 @@ def test_every_topic_that_a_job_creates_has_the_topic_settings_of_its_system_and
     assert found[CHECKPOINTS]["segment.bytes"] == "70000"
 
 
-def test_a_topic_that_holds_state_takes_of_its_system_only_what_samza_gives_it(admin):
-    values = dict.fromkeys(TOPIC_SETTINGS, "99999") | {"min.cleanable.dirty.ratio": "0.1"}
-    values |= dict.fromkeys((name for name in TOPIC_SETTINGS if name.endswith("enable")), "true")
-    defaults = {f"systems.memory.default.stream.{name}": value for name, value in values.items()}
-    plain, found = created(admin, {}), created(admin, defaults)
-    differing = [{name for name in TOPIC_SETTINGS if found[s].get(name) != plain[s].get(name)} for s in STATE]
-    assert differing == [{"max.message.bytes"}, {"max.message.bytes", "segment.bytes"}, set()]
-    assert [found[stream]["remote.storage.enable"] for stream in LOGS] == ["true"]
-
-
 def test_tasks_keep_their_changelog_partitions_when_another_input_joins(admin):
     admin.create(StreamSpec("in", 2))
     grouped = {**JOB, "job.systemstreampartition.grouper.factory": "ssp"}
@@ -154,15 +140,6 @@ def test_a_missing_input_is_named_and_nothing_is_written(admin):
     with pytest.raises(UnknownStream, match="topic 'gone' does not exist on system 'memory'"):
         prepare(load_job({**JOB, **STORE, "task.inputs": "memory.in,memory.gone"}))
     assert admin.list_streams() == ["in"]
-
-
-def test_a_broadcast_partition_beyond_the_stream_is_refused(admin):
-    admin.create(StreamSpec("in", 1))
-    admin.create(StreamSpec("rates", 1))
-    with pytest.raises(
-        ConfigError, match=r"task\.broadcast\.inputs: memory\.rates has partitions 0 to 0, got 'memory\.rates\[3\]'"
-    ):
-        prepare(load_job({**JOB, "task.broadcast.inputs": "memory.rates#3"}))
 
 
 def test_different_partition_counts_are_a_warning_and_the_largest_gives_the_tasks(admin):
@@ -197,13 +174,6 @@ def test_inputs_of_a_task_that_joins_them_are_refused_if_they_do_not_meet(admin,
     assert admin.list_streams() == ["in", "other"], "nothing was made"
 
 
-def test_inputs_that_meet_in_one_task_for_all_partitions_may_have_any_number_of_them(admin):
-    admin.create(StreamSpec("in", 2))
-    admin.create(StreamSpec("other", 3))
-    prepared = prepare(load_job(JOINING | {"job.systemstreampartition.grouper.factory": "single"}))
-    assert [len(task.ssps) for task in prepared.model.tasks] == [5]
-
-
 def test_a_joined_input_that_grew_to_a_multiple_still_meets_the_other(admin):
     for stream in ("in", "other"):
         admin.create(StreamSpec(stream, 2))
@@ -226,18 +196,6 @@ def test_until_end_takes_the_ends_as_they_are_now(admin):
     prepared = prepare(load_job(JOB), until_end=True)
     write("in", 1, 5)
     assert prepared.ends == {SystemStreamPartition("memory", "in", n): (0, 5)[n] for n in (0, 1)}
-
-
-def test_a_bounded_stream_has_an_end_in_every_run(admin):
-    admin.create(StreamSpec("in", 1))
-    admin.create(StreamSpec("rows", 1))
-    keys = {
-        "task.inputs": "memory.in,rows",
-        "streams.rows.samza.system": "memory",
-        "streams.rows.samza.bounded": "true",
-    }
-    prepared = prepare(load_job({**JOB, **keys}))
-    assert {ssp.system_stream for ssp in prepared.ends} == {SystemStream("memory", "rows")}
 
 
 def test_the_local_runner_puts_all_tasks_into_one_container_and_tells_how_it_went(admin):
@@ -304,34 +262,3 @@ def test_the_copies_of_inputs_changelogs_checkpoints_and_transactions_are_looked
     ]
     del there["s-changelog"]
     assert len(weakly_kept(load_job(keys), describe)) == 3
-
-
-def test_a_start_loads_the_engines_once_and_reads_the_checkpoints_once_besides_its_take_over(admin, monkeypatch):
-    admin.create(StreamSpec("in", 2))
-    prepare(load_job({**JOB, **STORE}))
-    calls = []
-    for owner, name in ((user_code, "store_specs"), (TopicCheckpointManager, "read")):
-        call = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *given, call=call, name=name: calls.append(name) or call(*given))
-    prepare(load_job({**JOB, **STORE}))
-    # The take-over looks at the epochs, while its predecessor may still write; the model is made of what comes after,
-    # read in one pass: the tasks of earlier runs, and its own.
-    assert calls == ["store_specs", "read", "read", "read"]
-
-
-class NotedManagers(TopicCheckpointManagerFactory):
-    made: list[TopicCheckpointManager] = []  # noqa: RUF012
-
-    def manager(self, *arguments):
-        self.made.append(super().manager(*arguments))
-        return self.made[-1]
-
-
-def test_while_the_job_runs_the_driver_does_not_fetch_the_checkpoints_that_it_has_read(admin):
-    admin.create(StreamSpec("in", 1))
-    config = load_job({**JOB, "task.checkpoint.factory": f"{__name__}:NotedManagers"})
-    for start in ("the first", "one that records nothing new"):
-        NotedManagers.made.clear()
-        with preparing(config) as job:
-            job.claim()
-            assert [manager._reader for manager in NotedManagers.made] == [None], start

@@ -124,24 +124,3 @@ def test_a_run_under_nohup_outlives_its_terminal():
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_a_signal_whose_handler_python_does_not_know_is_left_to_it_and_hides_no_outcome(monkeypatch):
-    taken, handler = [], signal.getsignal
-
-    def known(number):
-        return None if number == signal.SIGTERM else handler(number)
-
-    def take(number, new):
-        # As Python does it where the handler before is one of C.
-        if new is None:
-            raise TypeError("signal handler must be signal.SIG_IGN, signal.SIG_DFL, or a callable object")
-        taken.append(number)
-        return known(number)
-
-    monkeypatch.setattr(signal, "getsignal", known)
-    monkeypatch.setattr(signal, "signal", take)
-    with StopSignals():
-        pass
-    assert signal.SIGTERM not in taken
-    assert signal.SIGINT in taken

@@ -14,7 +14,7 @@ import samzapy
 from samzapy import StreamTask
 from samzapy.cli import submission
 from samzapy.cli.main import cli
-from samzapy.errors import ConfigError, TaskFailed, UnknownStream
+from samzapy.errors import ConfigError, UnknownStream
 
 DEADLINE_S = 60.0
 PAGES = ["/a", "/b", "/a", "/c"]
@@ -89,13 +89,6 @@ def test_every_problem_of_a_job_is_in_one_exception_and_nothing_ends_the_process
     assert len(caught.value.problems) == 2, str(caught.value)
 
 
-def test_the_problems_of_all_classes_are_in_one_exception_before_the_job_starts():
-    keys = {"task.class": "no.such:Task", "task.chooser.class": "no.such:Chooser"}
-    with pytest.raises(ConfigError) as caught:
-        samzapy.submit("job.properties", runner="local", **keys)
-    assert [problem.key for problem in caught.value.problems] == ["task.class", "task.chooser.class"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -109,21 +102,6 @@ def test_a_wrong_argument_is_named(arguments, message):
     with pytest.raises(ConfigError) as caught:
         samzapy.submit("job.properties", **arguments)
     assert str(caught.value).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"systems.local.consumer.sasl.password": b"hunter2"}, "systems.local.consumer.sasl.password: expected text"),
-        ({"systems.local.consumer.sasl.password": ["abc", b"hunter2"]}, "or a list, got 'bytes'"),
-        ({"overrides": {"systems.local.consumer.sasl.password": "hunter2"}}, "overrides: expected text"),
-    ],
-)
-def test_a_value_of_a_wrong_type_is_told_by_its_type(given, told):
-    with pytest.raises(ConfigError) as caught:
-        samzapy.submit("job.properties", runner="local", **given)
-    assert told in str(caught.value)
-    assert "hunter2" not in str(caught.value)
 
 
 def test_what_is_found_after_the_start_is_raised_by_wait():
@@ -158,15 +136,6 @@ def test_leaving_the_context_stops_the_job_and_an_error_of_the_body_is_not_hidde
     assert running.done
 
 
-def test_an_error_of_the_task_is_raised_with_its_place():
-    class BrokenTask(StreamTask):
-        def process(self, envelope, collector, coordinator):
-            raise ValueError("broken")
-
-    with pytest.raises(TaskFailed, match=r"process of local.views\[\d\]@0 failed: ValueError: broken"):
-        samzapy.run("job.properties", BrokenTask, until_end=True, runner="local")
-
-
 @pytest.fixture
 def usual_interrupt():
     """A command in the background of a shell starts with SIGINT ignored."""
@@ -190,41 +159,6 @@ def test_the_first_signal_stops_the_job_after_a_commit(number):
     outcome = samzapy.run("job.properties", SignallingTask, runner="local")
     assert outcome.stopped
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_a_signal_that_another_thread_takes_stops_the_job():
-    both, sent = {signal.SIGINT, signal.SIGTERM}, []
-
-    class SignallingTask(StreamTask):
-        def process(self, envelope, collector, coordinator):
-            if not sent:
-                sent.append(True)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, both)
-    try:
-        outcome = samzapy.run("job.properties", SignallingTask, runner="local")
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    assert outcome.stopped
-
-
-@pytest.mark.parametrize("call", [samzapy.run, samzapy.submit])
-def test_an_interrupt_while_the_thread_of_the_job_starts_leaves_no_job_behind(call, monkeypatch):
-    started, start = [], threading.Thread.start
-
-    def interrupted(thread):
-        start(thread)
-        if thread.name == "samzapy-views":
-            started.append(thread)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        call("job.properties", runner="local")
-    started[0].join(DEADLINE_S)
-    assert not started[0].is_alive()
 
 
 @pytest.mark.usefixtures("usual_interrupt")

@@ -1,5 +1,3 @@
-import os
-
 import pytest
 
 from samzapy.config.loader import load_job
@@ -43,12 +41,6 @@ def test_endless_containers_beyond_the_slots_are_refused_with_all_numbers():
     Master.parse("spark://host:7077").check_slots(4)
 
 
-def test_a_star_becomes_the_cores_of_this_process_as_a_number_that_spark_does_not_count_again():
-    cores = len(os.sched_getaffinity(0))
-    assert Master.parse("local[*]") == Master(f"local[{cores}]", cores, on_this_machine=True)
-    assert Master.parse("local[*, 3]") == Master(f"local[{cores}, 3]", cores, on_this_machine=True)
-
-
 def test_a_container_takes_as_many_cores_as_spark_counts_for_a_task():
     assert sized("local[5,4]", 2, task_cpus="2") == (0, 2)
     assert sized("local-cluster[2,3,1024]", 4, task_cpus="2") == (2, 2)
@@ -56,12 +48,6 @@ def test_a_container_takes_as_many_cores_as_spark_counts_for_a_task():
     with pytest.raises(ConfigError) as refused:
         Master.parse("local[4]").sized({"spark.task.cpus": "2"}, 4, 0).check_slots(4)
     assert "local[4] has 2: 2 would never run; use local[8] or fewer" in str(refused.value)
-
-
-def test_the_default_has_the_cores_for_each_container():
-    conf = {"spark.task.cpus": "2"}
-    master = Master.default(3, conf).sized(conf, 3, 0)
-    assert (master.address, master.slots) == ("local[6]", 3)
 
 
 def test_standbys_are_refused_where_there_is_only_one_executor():
@@ -105,12 +91,6 @@ def test_what_the_settings_say_about_executors_stays(master):
     assert sized(master, 4, executor_cores="many") == (0, None)
 
 
-def test_other_masters_have_what_their_address_says():
-    assert sized("spark://host:7077", 4) == (0, None)
-    assert sized("local[2,4]", 4, executor_instances="9") == (0, 2)
-    assert sized("local-cluster[2,3,1024]", 4) == (2, 6)
-
-
 def test_endless_containers_beyond_the_executors_asked_for_are_refused_with_the_setting():
     conf = {"spark.executor.instances": "2", "spark.executor.cores": "1"}
     with pytest.raises(ConfigError) as refused:
@@ -119,12 +99,6 @@ def test_endless_containers_beyond_the_executors_asked_for_are_refused_with_the_
         "3 endless containers need 3 slots, yarn has 2: 1 would never run; use more spark.executor.instances or fewer "
         "job.container.count"
     ) in str(refused.value)
-
-
-def test_standbys_are_refused_where_one_executor_is_asked_for():
-    with pytest.raises(ConfigError, match=r"need a second executor: use more spark\.executor\.instances, or remove"):
-        Master.parse("yarn").sized({"spark.executor.instances": "1"}, 1, 1).check_standbys(1)
-    Master.parse("yarn").sized({}, 1, 1).check_standbys(1)
 
 
 REMOTE = ["spark://host:7077", "yarn", "k8s://https://host:6443"]

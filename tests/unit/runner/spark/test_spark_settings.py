@@ -38,12 +38,6 @@ def test_the_job_files_own_spark_keys_win_over_the_defaults():
     assert made["spark.driver.extraJavaOptions"].startswith("-Xss4m -Dlog4j2")
 
 
-def test_a_remote_master_binds_where_spark_wants():
-    made = settings("spark://host:7077")
-    assert "spark.driver.host" not in made
-    assert made["spark.driver.extraJavaOptions"] == "-Dlog4j2.configurationFile=file:///log4j2.properties"
-
-
 @pytest.mark.parametrize("master", ["local[1,4]", "spark://host:7077"])
 def test_the_executors_python_is_the_one_that_the_job_file_names(master):
     def python_of(**keys: str) -> str | None:
@@ -62,10 +56,6 @@ def test_what_would_break_a_promise_is_refused_by_its_full_key(key, value):
     full = "job.spark.conf." + key.replace("_", ".")
     with pytest.raises(ConfigError, match=rf"^{full}: must be false: "):
         settings(**{key: value})
-
-
-def test_saying_what_is_needed_anyway_is_no_offence():
-    assert settings(spark_speculation="false")["spark.speculation"] == "false"
 
 
 def test_sparks_home_is_a_folder_of_links_that_disappears_with_the_run(monkeypatch):
@@ -112,12 +102,6 @@ def test_defaults_of_a_spark_that_cannot_be_read_are_named(tmp_path, monkeypatch
         pytest.raises(EnvironmentFailure, match=r"spark-defaults\.conf: cannot be read as a prop"),
     ):
         folder.spark_properties({}, tmp_path)
-
-
-def test_a_given_spark_home_is_used_as_it_is(monkeypatch):
-    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    with RunFolder() as folder:
-        assert folder.spark_home(on_this_machine=True) == Path("/opt/spark")
 
 
 def test_spark_tries_a_task_once_and_the_driver_chooses_the_next_place():

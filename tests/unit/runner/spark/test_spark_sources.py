@@ -1,10 +1,8 @@
 """The Spark of a run, where there is one already; without a JVM."""
 
 import sys
-import threading
 import zipfile
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -113,10 +111,6 @@ def test_a_session_whose_jobs_may_get_the_group_of_a_container_is_refused(monkey
     assert str(caught.value).endswith("got 'False'")
     monkeypatch.setenv("PYSPARK_PIN_THREAD", "true")
     assert fitted(context()).warnings == ()
-
-
-def test_a_session_whose_workers_are_used_again_is_no_problem():
-    assert fitted(context(spark_python_worker_reuse="true")).warnings == ()
 
 
 def test_what_is_no_session_is_refused():
@@ -250,36 +244,6 @@ def test_a_switch_stops_a_run_once_also_if_it_was_asked_before():
     assert (stops, switch.asked) == ([1], True)
     with switch.stops(lambda: stops.append(2)):
         assert stops == [1, 2]
-
-
-def lines_with_a_signal_at(line):
-    """The lines of a switch that its user passes, when a signal handler asks the switch at one of them."""
-    stops, switch, lines = [], StopSwitch(), []
-
-    def asking(frame, event, _):
-        if frame.f_code.co_name in {"ask", "stops"} and event == "line":
-            lines.append(frame.f_lineno)
-            if len(lines) == line + 1:
-                switch.ask()
-        return asking
-
-    def use():
-        sys.settrace(asking)
-        with switch.stops(lambda: stops.append(1)):
-            switch.ask()
-        sys.settrace(None)
-
-    thread = threading.Thread(target=use, daemon=True)
-    thread.start()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert (stops, switch.asked) == ([1], True)
-    return len(lines)
-
-
-def test_a_signal_handler_may_ask_a_switch_wherever_its_thread_is_in_it():
-    lines = next(line for line in count() if lines_with_a_signal_at(line) <= line)
-    assert lines > 5, "it is asked within the switch"
 
 
 def test_a_program_notices_the_end_of_the_jvm_that_has_started_it_and_not_that_of_a_shell_between():

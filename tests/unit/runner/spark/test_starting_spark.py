@@ -77,14 +77,6 @@ def test_a_claim_that_fails_meanwhile_stops_spark():
     assert log == [False, "stopped"]
 
 
-def test_a_spark_that_does_not_start_says_so_where_it_is_needed():
-    def start(spark):
-        raise EnvironmentFailure("no Java")
-
-    with begun(start) as spark, pytest.raises(EnvironmentFailure, match="no Java"):
-        spark.warm()
-
-
 def test_a_spark_that_hangs_is_named_while_it_is_waited_for_and_ends_the_run_after_the_limit(monkeypatch):
     monkeypatch.setattr(starting_module, "START_S", 100.0)
     jvm, events = Jvm(), []
@@ -126,13 +118,6 @@ def test_a_ctrl_c_does_not_wait_for_a_spark_that_hangs():
     jvm = Jvm()
     with pytest.raises(KeyboardInterrupt), begun(jvm.start):
         raise KeyboardInterrupt
-    assert jvm.killed.is_set()
-
-
-def test_a_claim_that_fails_does_not_wait_for_ever_for_a_spark_that_hangs():
-    jvm = Jvm()
-    with pytest.raises(EnvironmentFailure, match="no owner"), begun(jvm.start, clock=TickingClock(6.0)):
-        raise EnvironmentFailure("no owner")
     assert jvm.killed.is_set()
 
 

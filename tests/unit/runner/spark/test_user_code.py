@@ -83,31 +83,6 @@ def test_hidden_files_and_folders_with_the_name_of_a_module_are_not_shipped(fold
     assert names == ["pack/__init__.py", "pack/deep/inner.py", "tasks.py"]
 
 
-def test_a_module_that_cannot_be_read_is_named_and_spark_is_not(folder, tmp_path, monkeypatch):
-    def unreadable(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    job = load_job(folder / "job.properties")
-    monkeypatch.setattr(Path, "read_bytes", unreadable)
-    with pytest.raises(ConfigError) as refused:
-        shipped_files(job, tmp_path)
-    assert str(refused.value) == (
-        "job.spark.py.files: the modules beside the job file cannot be read ([Errno 13] Permission denied: "
-        f"'{folder}/pack/__init__.py'): name the files that the job needs"
-    )
-
-
-def test_an_archive_that_is_there_stays_as_it_is_for_executors_that_read_it(folder, tmp_path):
-    job, scratch = load_job(folder / "job.properties"), tmp_path / "scratch"
-    scratch.mkdir()
-    (archive,) = shipped_files(job, scratch)
-    before = Path(archive).stat()
-    assert shipped_files(job, scratch) == (archive,)
-    after = Path(archive).stat()
-    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
-    assert list(scratch.iterdir()) == [Path(archive)], "no part is left"
-
-
 def test_the_archive_comes_last_on_the_import_path_of_a_worker(monkeypatch):
     monkeypatch.setattr(sys, "path", ["./samzapy-code-5f0c.zip", "/lib/python", "/site-packages"])
     TravellingCode().arrive()
@@ -179,14 +154,6 @@ def test_a_struct_of_a_function_is_refused_with_what_to_do():
     expected = r"cannot be pickled for the executors \(TypeError: Local is a msgspec.Struct\): put it"
     with pytest.raises(ConfigError, match=expected):
         TravellingCode.of(job_of(Task))
-
-
-def test_a_struct_of_a_module_travels_by_its_name():
-    class Task(StreamTask):
-        def process(self, envelope, collector, coordinator):
-            return Visit("u")
-
-    assert TravellingCode.of(job_of(Task)).objects
 
 
 def test_what_cannot_be_pickled_is_refused_with_what_to_do():

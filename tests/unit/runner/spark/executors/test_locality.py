@@ -8,13 +8,11 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import JobRecords
-from samzapy.coordinator.wire import Attempt, AttemptProcess, Place, read
-from samzapy.errors import RestoreError
+from samzapy.coordinator.wire import Place
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.runner.checks import Checks
-from samzapy.runner.spark.placement import Locality, from_json, place_records, to_json
+from samzapy.runner.spark.placement import Locality, place_records
 from samzapy.runner.spark.worker import place_of, this_place
-from samzapy.strict_json import encode
 
 
 def container(number, *tasks):
@@ -86,17 +84,6 @@ def test_a_record_that_cannot_be_read_is_as_good_as_none(config, tmp_path):
         assert locality.of(container(0, 0)) is None
 
 
-def test_the_record_has_hosts_and_executors_by_task():
-    told = to_json({"Partition 0": Place("a", "1"), "Partition 1": Place("b")})
-    assert told == {
-        "tasks": {"Partition 0": {"host": "a", "executor": "1"}, "Partition 1": {"host": "b", "executor": None}}
-    }
-    assert from_json(told) == {"Partition 0": Place("a"), "Partition 1": Place("b")}
-    assert from_json(None) == {}
-    with pytest.raises(RestoreError, match="hosts cannot be read"):
-        from_json({"tasks": {"Partition 0": {}}})
-
-
 def test_an_executor_is_known_by_the_command_that_starts_it():
     backend = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
     command = ["java", "-cp", "x", backend, "--driver-url", "spark://d", "--executor-id", "7", "--hostname", "10.0.0.3"]
@@ -105,9 +92,3 @@ def test_an_executor_is_known_by_the_command_that_starts_it():
     assert place_of(["java", "-cp", "x", "org.apache.spark.deploy.SparkSubmit"]) is None
     assert place_of(["java", "--hostname", "x", "--executor-id"]) is None
     assert this_place() is None
-
-
-def test_the_place_of_an_attempt_survives_the_wire():
-    for place in (None, Place("a"), Place("a", "1")):
-        process = AttemptProcess("here", 1, 2, 3, place)
-        assert read(Attempt, encode(Attempt(process))).process == process

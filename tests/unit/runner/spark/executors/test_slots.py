@@ -8,7 +8,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
-from samzapy.errors import EnvironmentFailure, JobFailed, SamzapyError
+from samzapy.errors import JobFailed, SamzapyError
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import SOUND, Backoff, RunOptions
@@ -292,18 +292,6 @@ def test_a_container_of_which_nothing_is_heard_goes_elsewhere_before_spark_gives
     assert silent.cancelled
 
 
-def test_a_container_that_is_heard_of_again_stays():
-    clock = ManualClock()
-    spark = Spark(copies=1, clock=clock)
-    slow = spark.nth(0).registers(A)
-    for _ in range(3):
-        clock.advance(LEASE_S + 1)
-        spark.looks(3)
-        slow.reports("running")
-        spark.looks(3)
-    assert [slow.cancelled, len(spark.tries)] == [False, 1]
-
-
 def test_a_standby_that_came_to_its_containers_executor_is_made_to_leave(until):
     spark = Spark()
     spark.nth(0).registers(A)
@@ -346,42 +334,6 @@ def test_an_attempt_that_failed_before_it_had_restored_leaves_the_state_where_it
     assert spark.tries[2].locations == ["executor_a_1", "a"]
 
 
-def test_an_attempt_that_failed_before_its_first_report_leaves_the_state_where_it_was():
-    spark = Spark(copies=1)
-    spark.nth(0).registers(A).ends("lost")
-    silent = spark.nth(1)
-    spark.coordinator.register("0", AttemptProcess("here", 1, 2, 3, B))
-    spark.looks(3)
-    silent.ends("lost again")
-    assert spark.nth(2).locations == ["executor_a_1", "a"]
-
-
-def test_a_standby_that_starts_again_has_not_caught_up_before_its_first_report():
-    clock = ManualClock()
-    spark = Spark(clock=clock)
-    spark.places.append(Place("a", "4"))
-    lost = spark.nth(0).registers(A)
-    standby = spark.nth(1).registers(B)
-    standby.ends("lost")
-    spark.looks(3)
-    clock.advance(supervisor.STANDBY_PAUSE_S)
-    again = spark.nth(2)
-    spark.coordinator.register("0-1", AttemptProcess("here", 1, 2, 3, B))
-    spark.looks(3)
-    spark.places.remove(A)
-    lost.ends("ExecutorLostFailure (executor 1 exited)")
-    assert spark.nth(3).locations == ["a"]
-    assert not again.cancelled
-
-
-def test_it_gives_up_after_too_many_failures_in_a_row():
-    spark = Spark(copies=1, tries=2)
-    spark.nth(0).ends("first")
-    spark.nth(1).ends("second")
-    with pytest.raises(JobFailed, match=r"^gave up container 0 after 2 failures in a row: second$"):
-        spark.end()
-
-
 def test_failures_of_a_long_life_are_not_added_up():
     clock = ManualClock()
     spark = Spark(copies=1, tries=2, clock=clock)
@@ -395,13 +347,6 @@ def test_failures_of_a_long_life_are_not_added_up():
     assert len(spark.tries) == 7
 
 
-def test_a_container_whose_worker_is_killed_after_its_last_report_is_not_submitted_again():
-    spark = Spark(copies=1)
-    spark.nth(0).registers(A, phase="done").ends("Python worker exited unexpectedly")
-    spark.end()
-    assert len(spark.tries) == 1
-
-
 def test_when_it_gives_up_what_still_runs_is_cancelled():
     spark = Spark(tries=1)
     spark.nth(0).registers(A)
@@ -410,13 +355,6 @@ def test_when_it_gives_up_what_still_runs_is_cancelled():
     with pytest.raises(JobFailed):
         spark.end()
     assert standby.cancelled
-
-
-def test_a_problem_that_no_retry_solves_is_raised():
-    spark = Spark(copies=1)
-    spark.nth(0).ends(EnvironmentFailure("another Python"))
-    with pytest.raises(EnvironmentFailure, match="another Python"):
-        spark.end()
 
 
 def test_the_standbys_of_a_job_that_is_done_complete_their_copies(until):

@@ -1,7 +1,6 @@
 """The run of a job's containers on a Spark that is played by the test: retries, stops, failures and silence."""
 
 import re
-from itertools import pairwise
 
 import pytest
 from jobs.job_models import job_model
@@ -198,15 +197,6 @@ def test_a_container_that_fails_too_often_in_a_row_ends_the_run(spark_of):
     assert spark.started[0].cancelled
 
 
-def test_a_container_that_is_sound_for_long_each_time_is_never_given_up(spark_of, clock):
-    def sound(spark, container):
-        clock.now += 300.0
-        return fails()(spark, container)
-
-    spark = spark_of(well, *[sound] * 20)
-    assert spark.supervise(limit=2).run().failed == 20
-
-
 def test_a_permanent_failure_stops_the_others_and_is_not_tried_again(spark_of):
     spark = spark_of(fails(permanent=True, exit_code=2), runs)
     spark.on_status = lambda status: spark.ends("1") if status.stopping else None
@@ -216,26 +206,12 @@ def test_a_permanent_failure_stops_the_others_and_is_not_tried_again(spark_of):
     assert spark.submitted == ["0", "1"]
 
 
-def test_a_permanent_failure_of_the_last_container_is_a_failure_and_not_a_stop(spark_of):
-    with pytest.raises(JobFailed, match="container 1: no 0") as failed:
-        spark_of(well, fails(permanent=True, exit_code=3)).supervise().run()
-    assert failed.value.exit_code == 3
-
-
 def test_a_stop_before_the_first_submission_is_announced_and_starts_nothing(spark_of):
     spark = spark_of()
     supervisor = spark.supervise()
     supervisor.stop()
     assert supervisor.run().stopping
     assert (spark.submitted, spark.events) == ([], [STOPPING])
-
-
-def test_a_stop_while_a_container_waits_for_its_next_start_ends_the_run(spark_of):
-    spark = spark_of(well, fails(), fails())
-    supervisor = spark.supervise()
-    spark.on_event = lambda line: supervisor.stop() if "again in" in line else None
-    assert supervisor.run().failed == 2
-    assert spark.submitted == ["0", "1", "1"]
 
 
 def test_a_stop_is_passed_on_and_ends_the_run_when_no_container_runs(spark_of):
@@ -365,32 +341,6 @@ def test_the_worker_of_a_container_that_is_silent_for_longer_than_its_lease_is_k
     assert spark.submitted == ["0", "1", "0", "1"]
     assert [container.state for container in status.containers] == ["done", "done"]
     assert spark.events[0] == "container 0: no heartbeat for 15 s; its worker is killed"
-
-
-def test_a_worker_that_nothing_kills_is_killed_again_a_lease_later(spark_of, clock):
-    spark, killed_at = spark_of(registers(70), well), []
-    supervisor = spark.supervise()
-
-    def end_task(task_id, reason):
-        killed_at.append(clock.now)
-        if len(killed_at) == 3:
-            supervisor.stop()
-            spark.report("0", "done")
-
-    spark.end_task = end_task
-    supervisor.run()
-    assert all(later - sooner >= 15.0 for sooner, later in pairwise(killed_at))
-    assert len(killed_at) == 3
-
-
-def test_an_attempt_that_has_reported_its_failure_is_not_overdue(spark_of, clock):
-    coordinator = spark_of().coordinator
-    epoch = coordinator.register("0", AttemptProcess("here", 1, 2, 70))
-    coordinator.report(ContainerReport("0", epoch, "running"))
-    clock.now += 100.0
-    assert [(late.container_id, late.epoch, late.spark_task) for late in coordinator.overdue()] == [("0", epoch, 70)]
-    coordinator.fail(ContainerFailure("0", epoch, "TaskFailed", "no", 1))
-    assert coordinator.overdue() == ()
 
 
 def test_a_job_that_another_run_has_taken_over_is_given_up_at_once(spark_of):
