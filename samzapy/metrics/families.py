@@ -209,7 +209,7 @@ _WINDOWS: Mapping[str, Family] = {
 }
 
 _CLIENT = "kafka_client_"
-#: Properties of librdkafka's statistics, as `samzapy.system.kafka.statistics` names them.
+#: Properties of librdkafka's statistics, as `samzapy.system.kafka.client` names them.
 _KAFKA: Mapping[str, Family] = {
     "requests": counter(f"{_CLIENT}requests", "Requests sent to brokers."),
     "sent-bytes": counter(f"{_CLIENT}sent_bytes", "Bytes sent to brokers."),

@@ -10,11 +10,133 @@ compacted topic that is always clean.
 3. Deleted rows are not seen: mark rows as deleted instead.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+
 try:
-    import sqlalchemy  # noqa: F401  # the one place that reports it missing
-except ImportError as cause:
+    import sqlalchemy as sa
+except ImportError as cause:  # the one place that reports it
     raise ImportError("needs SQLAlchemy 2; install it: pip install 'samzapy[database]'") from cause
 
-from samzapy.system.database.factory import DatabaseSystemFactory
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import (
+    OffsetRange,
+    StreamDescription,
+    StreamSpec,
+    SystemAdmin,
+    SystemConsumer,
+    SystemFactory,
+    SystemProducer,
+    SystemSettings,
+    SystemTraits,
+)
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.streams.systems import DatabaseConfig, database_config
+from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
+from samzapy.system.database.reader import DatabaseReader
+from samzapy.system.database.table import Database, SourceTable, bound, find_table
+from samzapy.system.log_consumer import LogConsumer
 
 __all__ = ["DatabaseSystemFactory"]
+
+
+class DatabaseSystemFactory(SystemFactory):
+    """Clients of the database at `systems.NAME.database.url`. `clock` decides when to poll again."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+
+    def check(self, settings: SystemSettings) -> None:
+        Database(database_config(settings)).close()
+
+    def traits(self, settings: SystemSettings) -> SystemTraits:
+        with closing(Database(database_config(settings))) as database:
+            place = "a file of SQLite" if database.dialect == "sqlite" else None
+        return SystemTraits(place=place, upcoming_goes_back=True, read_only=True)
+
+    def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
+        config = database_config(settings)
+        return LogConsumer(settings.name, lambda: DatabaseReader(config, self._clock))
+
+    def producer(
+        self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
+    ) -> SystemProducer:
+        raise EnvironmentFailure(
+            f"system '{settings.name}' is a database, which is read only; "
+            "to write rows register a samzapy.sinks.SqlSink"
+        )
+
+    def admin(self, settings: SystemSettings, client_id: str) -> DatabaseAdmin:
+        return DatabaseAdmin(database_config(settings))
+
+
+class DatabaseAdmin(SystemAdmin):
+    """Streams are the tables that the job file names. The log of each begins at 0, so that a job can be set back
+    there."""
+
+    def __init__(self, config: DatabaseConfig) -> None:
+        self._config = config
+        self._database = Database(config)
+
+    def create(self, spec: StreamSpec) -> bool:
+        raise EnvironmentFailure(
+            f"{self._config.system}.{spec.stream}: cannot create it: tables of a database are read, never changed"
+        )
+
+    def describe(self, stream: str) -> StreamDescription | None:
+        table = self._config.tables.get(stream)
+        if table is None:
+            return None
+        with self._database.connected() as connection:
+            source = find_table(self._database, connection, table)
+        config = {"database.order.by": table.order_by, "database.table": table.table}
+        stream_id = f"{self._database.dialect}:{source.table.fullname}"
+        return StreamDescription(stream, table.partitions, stream_id, config)
+
+    def list_streams(self) -> list[str]:
+        return sorted(self._config.tables)
+
+    def offsets(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, OffsetRange]:
+        wanted, upcoming = list(ssps), {}
+        with self._database.connected() as connection:
+            for source in self._sources(connection, wanted):
+                upcoming[source.config.stream] = source.upcoming(connection)
+        return {ssp: OffsetRange(0, upcoming[ssp.stream]) for ssp in wanted}
+
+    def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
+        wanted, first = list(ssps), {}
+        with self._database.connected() as connection:
+            for source in self._sources(connection, wanted):
+                offset = _first_not_older(connection, source, time_ms)
+                first[source.config.stream] = source.upcoming(connection) if offset is None else offset
+        return {ssp: first[ssp.stream] for ssp in wanted}
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _sources(self, connection: sa.Connection, ssps: Iterable[SystemStreamPartition]) -> list[SourceTable]:
+        """The tables of the partitions. Raises UnknownStream, UnknownPartition."""
+        tables = {}
+        for ssp in ssps:
+            table = tables[ssp.stream] = self._config.tables.get(ssp.stream)
+            if table is None:
+                raise UnknownStream(ssp.system, ssp.stream, self._database.shown)
+            if not 0 <= ssp.partition < table.partitions:
+                raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, table.partitions)
+        return [find_table(self._database, connection, table) for table in tables.values() if table is not None]
+
+
+def _first_not_older(connection: sa.Connection, source: SourceTable, time_ms: int) -> int | None:
+    """The offset of the first row that is not older."""
+    column = source.timestamp
+    if column is None:
+        raise EnvironmentFailure(
+            f"{source.where}: a time needs {source.config.prefix}timestamp.column, "
+            "the column that says how old a row is"
+        )
+    not_older = column >= bound(connection.dialect.name, column, time_ms * 1000)
+    return connection.scalar(sa.select(sa.func.min(source.order)).where(not_older))

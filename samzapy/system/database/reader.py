@@ -27,8 +27,7 @@ from samzapy.api.system import RecordBatch
 from samzapy.clock import Clock
 from samzapy.config.streams.systems import DatabaseConfig
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownPartition, UnknownStream
-from samzapy.system.database.connection import Database
-from samzapy.system.database.table import Record, Row, Rows, SourceTable, find_table
+from samzapy.system.database.table import Database, Record, Row, Rows, SourceTable, find_table
 from samzapy.system.log_consumer import Fetch, LogReader
 from samzapy.system.partitioner import partition_of
 
@@ -45,8 +44,6 @@ _LOCKS = sa.text(
 #: The lag for databases that do not show their writers, and for a PostgreSQL replica: only waiting helps.
 _UNSEEN_LAG_MS = 10_000
 _NUMBERS_PER_QUERY = 1000
-#: A longer wait for writers is logged once.
-_PATIENCE_S = 60.0
 
 
 class Writers:
@@ -72,7 +69,6 @@ class _Unsettled:
     greatest: int
     since: float
     writers: frozenset[str]
-    announced: bool = False
 
 
 class SettledNumbers:
@@ -81,7 +77,6 @@ class SettledNumbers:
     def __init__(self, source: SourceTable, start: int, connection: sa.Connection, clock: Clock) -> None:
         """`start`: the lowest number that will be read."""
         self._order = source.order
-        self._where = source.where
         self._end = start
         self._writers = Writers(connection, source.table)
         lag_ms = source.config.safety_lag_ms
@@ -102,23 +97,12 @@ class SettledNumbers:
             self._settle(writers, now)
         if greatest >= self._end:
             self._end = self._first_gap(connection)
-            self._warn(writers, now)
         return self._end
 
     def _settle(self, writers: frozenset[str], now: float) -> None:
         waiting = self._waiting
         if waiting is not None and now - waiting.since >= self._lag_s and not waiting.writers & writers:
             self._end, self._waiting = max(self._end, waiting.greatest + 1), None
-
-    def _warn(self, writers: frozenset[str], now: float) -> None:
-        waiting = self._waiting
-        if waiting is not None and not waiting.announced and now - waiting.since > max(_PATIENCE_S, 2 * self._lag_s):
-            waiting.announced = True
-            logger.warning(
-                "%s@%d: waiting for %d transactions that have been writing to the table for more than %.0f s: %s",
-                *(self._where, self._end, len(waiting.writers & writers), now - waiting.since),
-                ", ".join(sorted(waiting.writers & writers)),
-            )
 
     def _first_gap(self, connection: sa.Connection) -> int:
         order, end = self._order, self._end

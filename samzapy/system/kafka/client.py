@@ -1,8 +1,9 @@
-"""Wraps one librdkafka handle: its memory, log lines and errors, the cluster's metadata, the compiled extension."""
+"""Wraps one librdkafka handle: its memory, log lines, errors and statistics, the cluster's metadata, the extension."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
 import re
@@ -16,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, cimpl
 
 from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import SYSTEM_CLOCK, Clock, Measured
 from samzapy.errors import (
     ConfigError,
     ConfigProblem,
@@ -35,7 +36,6 @@ from samzapy.system.kafka.errors import (
 )
 from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.settings import expired_certificate, principal
-from samzapy.system.kafka.statistics import ClientStatistics
 
 #: mallopt's number for the greatest number of arenas.
 _M_ARENA_MAX = -8
@@ -84,32 +84,75 @@ _FIRST_WORD = "in state APIVERSION_QUERY"
 _LOST, _HANDSHAKE = ": Disconnected: ", "SSL handshake failed"
 
 
-#: The lines about disturbances that a process logs in a minute.
-_MOST_LINES, _MINUTE_S = 20, 60.0
+class ClientStatistics:
+    """Keeps the newest statistics of a handle, and reads them when metrics are wanted: librdkafka hands a JSON text to
+    `note` every `statistics.interval.ms`, on the thread that polls.
 
+    Counters go on when another handle takes the place of one that was closed. Gauges are left out when the statistics
+    are old, because nobody polls the handle or it was closed.
+    """
 
-class Flood:
-    """Passes the first lines of a minute, and counts the others: the clients of a process log thousands in an
-    outage."""
-
-    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, period_s: float = 10.0) -> None:
+        """`period_s`: seconds between two statistics."""
         self._clock = clock
-        self._since = -inf
-        self._lines = 0
+        self.period_s = period_s
+        self._newest = Measured("", 0.0)
+        self._read = ""
+        self._gauges: dict[str, float] = {}
+        self._handle = ""
+        self._before: dict[str, float] = {}
+        self._counted: dict[str, float] = {}
 
-    def passes(self) -> bool:
-        """Whether to log another line. Logs how many were left out once a line passes again."""
-        now = self._clock.monotonic()
-        if now - self._since >= _MINUTE_S:
-            left_out, since = self._lines - _MOST_LINES, self._since
-            self._since, self._lines = now, 0
-            if left_out > 0:
-                LOGGER.warning("%d more lines about lost connections and late answers in %.0f s", left_out, now - since)
-        self._lines += 1
-        return self._lines <= _MOST_LINES
+    def note(self, text: str) -> None:
+        """Keep the newest statistics."""
+        self._newest = Measured(text, self._clock.monotonic())
+
+    def metrics(self) -> Mapping[str, float]:
+        """The numbers of the newest statistics by name, none before the first; one thread at a time."""
+        newest = self._newest
+        if newest.value != self._read:
+            self._parse(newest.value)
+        counters = {name: self._before.get(name, 0) + count for name, count in self._counted.items()}
+        return counters | self._gauges if newest.is_known(self._clock.monotonic(), self.period_s) else counters
+
+    def _parse(self, text: str) -> None:
+        result = json.loads(text)
+        if result["name"] != self._handle:
+            self._handle = result["name"]
+            self._before = {name: self._before.get(name, 0) + count for name, count in self._counted.items()}
+        self._read, self._counted, self._gauges = text, _counters(result), _gauges(result)
 
 
-_FLOOD = Flood()
+def _counters(result: dict[str, Any]) -> dict[str, float]:
+    def of_brokers(*names: str) -> int:
+        return sum(broker.get(name, 0) for broker in result.get("brokers", {}).values() for name in names)
+
+    return {
+        "requests": result.get("tx", 0),
+        "sent-bytes": result.get("tx_bytes", 0),
+        "received-bytes": result.get("rx_bytes", 0),
+        "messages-sent": result.get("txmsgs", 0),
+        "messages-received": result.get("rxmsgs", 0),
+        "request-errors": of_brokers("txerrs", "rxerrs"),
+        "request-retries": of_brokers("txretries"),
+        "request-timeouts": of_brokers("req_timeouts"),
+        "disconnects": of_brokers("disconnects"),
+    }
+
+
+def _gauges(result: dict[str, Any]) -> dict[str, float]:
+    # Brokers with a number; librdkafka lists the addresses that it began with besides.
+    brokers = [broker for broker in result.get("brokers", {}).values() if broker.get("nodeid", -1) >= 0]
+    partitions = [item for topic in result.get("topics", {}).values() for item in topic.get("partitions", {}).values()]
+    return {
+        "queued-messages": result.get("msg_cnt", 0),
+        "queued-bytes": result.get("msg_size", 0),
+        "fetched-messages": sum(item.get("fetchq_cnt", 0) for item in partitions),
+        "fetched-bytes": sum(item.get("fetchq_size", 0) for item in partitions),
+        "brokers-up": sum(broker.get("state") == "UP" for broker in brokers),
+        "round-trip-p99-us": max((broker.get("rtt", {}).get("p99", 0) for broker in brokers), default=0),
+        "throttle-ms": max((broker.get("throttle", {}).get("avg", 0) for broker in brokers), default=0),
+    }
 
 
 class ClientErrors:
@@ -165,10 +208,10 @@ class ClientErrors:
             self.refused_partition = f"{found[1]}[{found[2]}]"
         elif facility == "METADATA" and (changed := _CHANGED_ID.search(line)) is not None:
             self.new_ids[changed[1]] = changed[2]
-        if facility == "CONFWARN" and _ON_PURPOSE in line:
+        if facility in _DISTURBANCES or (facility == "CONFWARN" and _ON_PURPOSE in line):
+            # In an outage the clients of a process lose thousands of connections; `last` has the reason.
             level = logging.DEBUG
-        if facility not in _DISTURBANCES or _FLOOD.passes():
-            LOGGER.log(level, form, facility, client, line)
+        LOGGER.log(level, form, facility, client, line)
 
     def check(self) -> None:
         """Raise HandshakeFailed if the cluster has refused this client. A connection that was lost in the middle of a

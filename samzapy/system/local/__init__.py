@@ -1,6 +1,6 @@
 """The embedded system: partitioned, offset-addressed, transactional logs in one SQLite file.
 
-One file a system, shared by the processes of one machine. Tables (`schema` has them in full)::
+One file a system, shared by the processes of one machine. Tables (`database` has them in full)::
 
     streams      name, id, partitions, configuration
     partitions   slot of (stream, number); oldest, upcoming

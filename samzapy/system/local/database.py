@@ -1,4 +1,4 @@
-"""Opens one connection to a log: reads its settings, runs its transactions, translates SQLite's errors.
+"""Opens one connection to a log: its settings and tables, its transactions, SQLite's errors as ours.
 
 A log is a file, shared by the processes of one machine with a connection for each client, or it is in memory, and all
 its clients share one connection.
@@ -22,7 +22,6 @@ from samzapy.api.system import SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.reading.keys import at_home
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError
-from samzapy.system.local.schema import create_tables, is_ready
 
 #: Bytes of the file's pages that a connection keeps in memory.
 CACHE_BYTES = 16_777_216
@@ -33,6 +32,79 @@ _RETRY_S = 0.005
 _FULL = "database or disk is full"
 #: A waiting reader polls the file's version after 1 ms, then after growing pauses up to the second value (seconds).
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.032
+
+
+FORMAT = 1
+_APPLICATION_ID = 0x53414D5A
+
+_TABLES = """
+CREATE TABLE streams (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    stream_id TEXT NOT NULL,
+    partitions INTEGER NOT NULL,
+    config TEXT NOT NULL
+);
+CREATE TABLE partitions (
+    slot INTEGER PRIMARY KEY AUTOINCREMENT,
+    stream INTEGER NOT NULL REFERENCES streams (id),
+    number INTEGER NOT NULL,
+    oldest INTEGER NOT NULL DEFAULT 0,
+    upcoming INTEGER NOT NULL DEFAULT 0,
+    clean_records INTEGER NOT NULL DEFAULT 0,
+    dirty_records INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (stream, number)
+);
+CREATE TABLE records (
+    slot INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    timestamp INTEGER NOT NULL,
+    key BLOB,
+    value BLOB,
+    headers BLOB,
+    PRIMARY KEY (slot, position)
+) WITHOUT ROWID;
+CREATE TABLE producers (
+    transactional_id TEXT PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    deadline_ms INTEGER
+) WITHOUT ROWID;
+CREATE TABLE open_ranges (
+    slot INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    end INTEGER NOT NULL,
+    transactional_id TEXT NOT NULL,
+    PRIMARY KEY (slot, first)
+) WITHOUT ROWID;
+CREATE TABLE cleanings (
+    slot INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    time_ms INTEGER NOT NULL
+);
+"""
+
+
+def _is_ready(connection: sqlite3.Connection) -> bool:
+    """Whether the file has the tables; False if it is empty. Raises ValueError for any other file."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if (application, version) == (_APPLICATION_ID, FORMAT):
+        return True
+    if application == _APPLICATION_ID:
+        raise ValueError(f"written in format {version}, this version reads {FORMAT}")
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables or application:
+        raise ValueError("a SQLite file of some other program")
+    return False
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables; inside the caller's transaction."""
+    for statement in _TABLES.split(";"):
+        if statement.strip():
+            connection.execute(statement)
+    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={FORMAT}")
 
 
 class OutcomeUnknown(EnvironmentFailure):
@@ -129,7 +201,7 @@ class MemoryDatabase(Database):
     def __init__(self, log: Log) -> None:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
         connection.execute("BEGIN")
-        create_tables(connection)
+        _create_tables(connection)
         connection.execute("COMMIT")
         super().__init__(log, connection)
         self._changed = threading.Condition(threading.RLock())
@@ -232,11 +304,11 @@ class LocalLog(Log):
         connection.execute("PRAGMA wal_autocheckpoint=2000")
         connection.execute("PRAGMA journal_size_limit=67108864")
         connection.execute(f"PRAGMA cache_size=-{CACHE_BYTES // 1024}")
-        if not is_ready(connection):
+        if not _is_ready(connection):
             connection.execute("BEGIN IMMEDIATE")
             try:
-                if not is_ready(connection):
-                    create_tables(connection)
+                if not _is_ready(connection):
+                    _create_tables(connection)
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:

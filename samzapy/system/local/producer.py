@@ -25,8 +25,14 @@ from samzapy.errors import (
 from samzapy.system.local import streams
 from samzapy.system.local.cleaning import Cleaner, is_due
 from samzapy.system.local.database import Database, Log, OutcomeUnknown
-from samzapy.system.local.schema import encode_header_column
-from samzapy.system.local.streams import ProducerIdentity, StreamEntry, Topic, find_stream, stream_of
+from samzapy.system.local.streams import (
+    ProducerIdentity,
+    StreamEntry,
+    Topic,
+    encode_header_column,
+    find_stream,
+    stream_of,
+)
 from samzapy.system.partitioner import KeyHashes
 from samzapy.system.producer_calls import ProducerCalls
 

@@ -10,8 +10,7 @@ from samzapy.api.system import RecordBatch
 from samzapy.clock import Clock
 from samzapy.errors import OffsetOutOfRange, UnknownStream
 from samzapy.system.local.database import Database, Log
-from samzapy.system.local.schema import decode_headers
-from samzapy.system.local.streams import bounds, end_overdue, find_stream
+from samzapy.system.local.streams import bounds, decode_headers, end_overdue, find_stream
 from samzapy.system.log_consumer import MOST_BYTES_PER_POLL, Fetch, LogReader
 
 _RECORDS = (

@@ -1,15 +1,17 @@
-"""The streams and transactions of a log. Functions run inside the caller's read or write, unless they say otherwise."""
+"""The streams, transactions and record headers of a log. Functions run inside the caller's read or write, unless they say otherwise."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from struct import Struct
 from typing import NamedTuple
 from uuid import uuid4
 
+from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.errors import ConfigError, ConfigProblem, ProducerFenced, UnknownPartition, UnknownStream
@@ -305,3 +307,57 @@ def _close(database: Database, transactional_id: str) -> None:
     database.execute(_MARKERS, (transactional_id,))
     database.execute("DELETE FROM open_ranges WHERE transactional_id = ?", (transactional_id,))
     database.execute("UPDATE producers SET deadline_ms = NULL WHERE transactional_id = ?", (transactional_id,))
+
+
+# Record headers: for each the name's length, the name, the value's length, the value (both lengths u32 LE). A null value
+# has the length 2**32 - 1 and nothing after it.
+
+_LENGTH = Struct("<I")
+_pack, _unpack = _LENGTH.pack, _LENGTH.unpack_from
+_NULL = 2**32 - 1
+_NO_VALUE = _pack(_NULL)
+
+
+@lru_cache(maxsize=256)
+def _written_name(name: str) -> bytes:
+    text = name.encode()
+    return _pack(len(text)) + text
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """The headers in order; names may repeat."""
+    parts: list[bytes] = []
+    for name, value in headers:
+        if value is None:
+            parts += (_written_name(name), _NO_VALUE)
+        else:
+            parts += (_written_name(name), _pack(len(value)), value)
+    return b"".join(parts)
+
+
+def encode_header_column(column: Iterable[Headers | None]) -> Iterator[bytes | None]:
+    """The headers of records, None where a record has none. Records next to one another often share one object, which
+    is encoded once."""
+    last, packed = None, None
+    for headers in column:
+        if headers is not last:
+            last, packed = headers, encode_headers(headers) if headers else None
+        yield packed
+
+
+def decode_headers(data: bytes) -> Headers:
+    """The inverse of `encode_headers`."""
+    result: list[tuple[str, bytes | None]] = []
+    at, end = 0, len(data)
+    while at < end:
+        start = at + 4
+        at = start + _unpack(data, at)[0]
+        name = data[start:at].decode()
+        length = _unpack(data, at)[0]
+        at += 4
+        if length == _NULL:
+            result.append((name, None))
+        else:
+            result.append((name, data[at : at + length]))
+            at += length
+    return result

@@ -2,7 +2,7 @@
 
 import json
 
-from samzapy.system.kafka.statistics import ClientStatistics
+from samzapy.system.kafka.client import ClientStatistics
 from samzapy.testing import ManualClock
 
 

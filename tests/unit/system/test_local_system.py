@@ -19,7 +19,7 @@ from samzapy.errors import (
 from samzapy.system.local import database
 from samzapy.system.local.database import LocalLog, OutcomeUnknown, local_log
 from samzapy.system.local.factory import LocalSystemFactory
-from samzapy.system.local.schema import decode_headers, encode_headers
+from samzapy.system.local.streams import decode_headers, encode_headers
 from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("local", "s", 0)

@@ -12,7 +12,7 @@ from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.config.reading.classes import SYSTEMS
 from samzapy.container.outputs.producers import record_limit
 from samzapy.system.clients import SystemClients
-from samzapy.system.kafka.factory import KafkaSystemFactory
+from samzapy.system.kafka import KafkaSystemFactory
 
 OWN, CLIENT = 1_048_588, 10_485_760
 
