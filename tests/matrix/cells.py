@@ -102,7 +102,7 @@ ON_A_BROKER = (
         only="kafka",
     ),
     _tests("transactions", "contract/system/test_system_transactions_contract.py", only="kafka"),
-    _tests("jobs", "integration/systems/test_local_processes.py", "integration/failover/test_failover.py"),
+    _tests("clients", "integration/systems/test_kafka_system.py", "integration/systems/test_producing_on_kafka.py"),
 )
 
 

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from tests.mutants.kept import MUTANTS
-from tests.mutants.report import run
+from tests.mutants.trial import run
 
 if __name__ == "__main__":
     texts = sys.argv[1:] or [""]
-    wanted = [each for each in MUTANTS if any(text in f"{each.file} {each.old} {each.new}" for text in texts)]
-    sys.exit(run(Path(__file__).parents[2], wanted))
+    chosen = [mutant for mutant in MUTANTS if any(text in f"{mutant.file} {mutant.old} {mutant.new}" for text in texts)]
+    sys.exit(run(Path(__file__).parents[2], chosen, print))

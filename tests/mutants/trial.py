@@ -47,15 +47,6 @@ class Outcome(Enum):
         return self in {Outcome.KILLED, Outcome.TIMED_OUT}
 
 
-@dataclass(frozen=True)
-class Result:
-    """One change, tried."""
-
-    mutant: Mutant
-    outcome: Outcome
-    seconds: float
-
-
 class TrialFailed(Exception):
     """Nothing can be said of the changes; one line a reason."""
 
@@ -74,10 +65,21 @@ def check(root: Path, mutants: Sequence[Mutant]) -> None:
         raise TrialFailed("\n".join(wrong))
 
 
-def try_all(
-    root: Path, mutants: Sequence[Mutant], told: Callable[[Result], None], *, processes: int = 2, limit_s: float = 300.0
-) -> list[Result]:
-    """Every change, at most `processes` at a time; `told` hears of each as it is done. Raises TrialFailed."""
+def run(root: Path, mutants: Sequence[Mutant], say: Callable[[str], object], *, limit_s: float = 300.0) -> int:
+    """Try the changes and show them; the exit code: 0 if every one of them was noticed."""
+    try:
+        outcomes = _try_all(root, mutants, say, 2, limit_s)
+    except TrialFailed as reason:
+        say(str(reason))
+        return 1
+    noticed = sum(outcome.good for outcome in outcomes)
+    say(f"{noticed} of {len(outcomes)} changes were noticed")
+    return 0 if noticed == len(outcomes) > 0 else 1
+
+
+def _try_all(
+    root: Path, mutants: Sequence[Mutant], say: Callable[[str], object], processes: int, limit_s: float
+) -> list[Outcome]:
     check(root, mutants)
     with tempfile.TemporaryDirectory(prefix="samzapy-mutants-") as folder, ThreadPoolExecutor(processes) as pool:
         copies: SimpleQueue[Path] = SimpleQueue()
@@ -85,14 +87,15 @@ def try_all(
             copies.put(shutil.copytree(root, Path(folder) / str(number), ignore=_IGNORED, symlinks=True))
         _check_tests(copies, mutants)
 
-        def trial(mutant: Mutant) -> Result:
-            copy = copies.get()
+        def trial(mutant: Mutant) -> Outcome:
+            copy, began = copies.get(), time.monotonic()
             try:
-                result = _try(copy, mutant, limit_s)
+                outcome = _try(copy, mutant, limit_s)
             finally:
                 copies.put(copy)
-            told(result)
-            return result
+            old, new = (" ".join(text.split()) for text in (mutant.old, mutant.new))
+            say(f"{mutant.file}: {old} -> {new}: {outcome.value} ({time.monotonic() - began:.0f} s)")
+            return outcome
 
         return list(pool.map(trial, mutants))
 
@@ -107,12 +110,11 @@ def _check_tests(copies: SimpleQueue[Path], mutants: Sequence[Mutant]) -> None:
         raise TrialFailed(f"without a change the tests do not pass:\n{output[-4000:]}")
 
 
-def _try(copy: Path, mutant: Mutant, limit_s: float) -> Result:
-    began = time.monotonic()
+def _try(copy: Path, mutant: Mutant, limit_s: float) -> Outcome:
     with _changed(copy / mutant.file, mutant):
         code, _ = _pytest(copy, mutant.tests, limit_s)
     outcomes = {None: Outcome.TIMED_OUT, _PASSED: Outcome.SURVIVED, _USAGE: Outcome.UNKNOWN, _NO_TESTS: Outcome.UNKNOWN}
-    return Result(mutant, outcomes.get(code, Outcome.KILLED), time.monotonic() - began)
+    return outcomes.get(code, Outcome.KILLED)
 
 
 @contextmanager
