@@ -44,7 +44,7 @@ def substituted(kind: Any, known: Mapping[Any, Any]) -> Any:
     if isinstance(kind, TypeVar):
         return known.get(kind, Any)
     free = getattr(kind, "__parameters__", ())
-    return kind[tuple(known.get(each, Any) for each in free)] if free else kind
+    return kind[tuple(known.get(item, Any) for item in free)] if free else kind
 
 
 @lru_cache(maxsize=256)
@@ -54,9 +54,9 @@ def fields_of(kind: Any) -> dict[str, Any] | None:
     if hasattr(kind, "__struct_fields__"):  # msgspec
         names = kind.__struct_fields__
     elif dataclasses.is_dataclass(kind):
-        names = [each.name for each in dataclasses.fields(kind)]
+        names = [item.name for item in dataclasses.fields(kind)]
     elif hasattr(kind, "__attrs_attrs__"):
-        names = [each.name for each in kind.__attrs_attrs__]
+        names = [item.name for item in kind.__attrs_attrs__]
     elif hasattr(kind, "_fields") or hasattr(kind, "model_fields"):  # NamedTuple, pydantic
         names = kind._fields if hasattr(kind, "_fields") else kind.model_fields
     elif typing.is_typeddict(kind):
@@ -75,11 +75,11 @@ def arrow_type(pa: Any, hint: Any, within: tuple[Any, ...] = ()) -> Any:
     hint = plain_annotation(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in {typing.Union, types.UnionType}:
-        others = [each for each in arguments if each is not types.NoneType]
+        others = [item for item in arguments if item is not types.NoneType]
         return arrow_type(pa, others[0], within) if len(others) == 1 else None
     is_enum = isinstance(hint, type) and issubclass(hint, Enum)
     if is_enum or origin is typing.Literal:
-        return _of_values(pa, [each.value for each in hint] if is_enum else arguments)
+        return _of_values(pa, [item.value for item in hint] if is_enum else arguments)
     if origin in {list, set, frozenset, Sequence}:
         if not arguments:  # `typing.List` alone
             return None
@@ -115,5 +115,5 @@ def _struct(pa: Any, hint: Any, within: tuple[Any, ...]) -> Any:
     if hint in within:
         return None  # a class that holds itself has no type of a known depth
     fields = fields_of(hint) if isinstance(hint, type) else None
-    inner = {name: arrow_type(pa, each, (*within, hint)) for name, each in (fields or {}).items()}
+    inner = {name: arrow_type(pa, item, (*within, hint)) for name, item in (fields or {}).items()}
     return pa.struct(list(inner.items())) if inner and None not in inner.values() else None

@@ -32,7 +32,7 @@ def record_batch(
     """The columns of `MessageBatch.to_arrow`; `kind` is the class of the messages if they do not name it."""
     pa = pyarrow()
     columns = _message_columns(pa, messages, _kinds(messages, kind))
-    times = [None if each == -1 else each for each in timestamps]
+    times = [None if item == -1 else item for item in timestamps]
     own = {
         _KEY: _array(pa, _KEY, keys, None),
         _OFFSET: pa.array(offsets, pa.int64()),
@@ -74,7 +74,7 @@ def _kinds(messages: Sequence[Any], kind: Any) -> list[Any]:
     """The classes of the messages: the members of a union, or the types of the messages themselves."""
     kind = plain_annotation(kind)
     if typing.get_origin(kind) in {typing.Union, types.UnionType}:
-        return [plain_annotation(each) for each in typing.get_args(kind) if each is not types.NoneType]
+        return [plain_annotation(item) for item in typing.get_args(kind) if item is not types.NoneType]
     if kind is not None:
         return [kind]
     return list(dict.fromkeys(type(message) for message in messages if message is not None)) or [None]
@@ -84,14 +84,14 @@ def _message_columns(pa: Any, messages: Sequence[Any], kinds: Sequence[Any]) -> 
     kind, fields = kinds[0], list(map(fields_of, kinds))
     if None not in fields:
         hints: dict[str, list[Any]] = {}
-        for each in fields:
-            for name, hint in (each or {}).items():
+        for item in fields:
+            for name, hint in (item or {}).items():
                 hints.setdefault(name, []).append(hint)
         return {
-            name: _field(pa, messages, name, found[0] if found.count(found[0]) == len(found) else None, kinds)
-            for name, found in hints.items()
+            name: _field(pa, messages, name, result[0] if result.count(result[0]) == len(result) else None, kinds)
+            for name, result in hints.items()
         }
-    if kind is dict and any(each is not None for each in messages):
+    if kind is dict and any(item is not None for item in messages):
         try:
             structs = pa.array(messages)
         except (pa.ArrowException, TypeError, OverflowError) as cause:
@@ -99,7 +99,7 @@ def _message_columns(pa: Any, messages: Sequence[Any], kinds: Sequence[Any]) -> 
         for field in structs.type:
             if check := check_of(field.type, check_of_found):
                 with _named(field.name):
-                    check([None if each is None else each.get(field.name) for each in messages])
+                    check([None if item is None else item.get(field.name) for item in messages])
         return dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
     return {_MESSAGE: _array(pa, _MESSAGE, messages, arrow_type(pa, kind) if len(kinds) == 1 else None)}
 
@@ -107,10 +107,10 @@ def _message_columns(pa: Any, messages: Sequence[Any], kinds: Sequence[Any]) -> 
 def _field(pa: Any, objects: Sequence[Any], name: str, hint: Any, kinds: Sequence[Any]) -> Any:
     """The column of one field; null for an object of a class without it."""
     if len(kinds) > 1:
-        return _array(pa, name, [getattr(each, name, None) for each in objects], arrow_type(pa, hint))
+        return _array(pa, name, [getattr(item, name, None) for item in objects], arrow_type(pa, hint))
     get = methodcaller("get", name) if issubclass(typing.get_origin(kinds[0]) or kinds[0], dict) else attrgetter(name)
     try:
-        values = [None if each is None else get(each) for each in objects]
+        values = [None if item is None else get(item) for item in objects]
     except (AttributeError, TypeError) as cause:
         raise TypeError(f"column {name!r}: a message is no {kinds[0].__name__}: {cause}") from cause
     return _array(pa, name, values, arrow_type(pa, hint))
@@ -142,7 +142,7 @@ def _as_plain(value: Any) -> Any:
     """The value with dicts in place of objects with fields, lists in place of sets, the values of Enums and the text of
     UUIDs, at any depth."""
     if isinstance(value, dict):
-        return {_as_plain(name): _as_plain(each) for name, each in value.items()}
+        return {_as_plain(name): _as_plain(item) for name, item in value.items()}
     if isinstance(value, (list, set, frozenset)):
         return list(map(_as_plain, value))
     if isinstance(value, Enum):
@@ -157,7 +157,7 @@ def _as_plain(value: Any) -> Any:
 def _plain(values: Sequence[Any], wanted: Any) -> Sequence[Any]:
     """The values with dicts instead of objects with fields, where the type has structs."""
     convert = _converter(wanted)
-    return values if convert is None else [None if each is None else convert(each) for each in values]
+    return values if convert is None else [None if item is None else convert(item) for item in values]
 
 
 def _converter(wanted: Any) -> Callable[[Any], Any] | None:
@@ -168,16 +168,16 @@ def _converter(wanted: Any) -> Callable[[Any], Any] | None:
     if types_of.is_list(wanted):
         of_items = _converter(wanted.value_type)
         if of_items is not None:
-            return lambda items: [None if each is None else of_items(each) for each in items]
+            return lambda items: [None if item is None else of_items(item) for item in items]
     return None
 
 
 def _as_dict(value: Any, inner: dict[str, Callable[[Any], Any] | None]) -> dict[str, Any]:
-    found = {}
+    result = {}
     for name, convert in inner.items():
-        each = value.get(name) if isinstance(value, dict) else getattr(value, name)
-        found[name] = each if convert is None or each is None else convert(each)
-    return found
+        item = value.get(name) if isinstance(value, dict) else getattr(value, name)
+        result[name] = item if convert is None or item is None else convert(item)
+    return result
 
 
 #: Raises TypeError for a value that pyarrow has changed without an error.
@@ -198,11 +198,11 @@ def check_of(kind: Any, check_of_leaf: Callable[[Any], Check | None]) -> Check |
 
 def _check_fields(inner: dict[str, Check], values: Sequence[Any]) -> None:
     for name, check in inner.items():
-        check([each.get(name) for each in values if each is not None])
+        check([item.get(name) for item in values if item is not None])
 
 
 def _check_items(check: Check, values: Sequence[Any]) -> None:
-    check(list(chain.from_iterable(each for each in values if each is not None)))
+    check(list(chain.from_iterable(item for item in values if item is not None)))
 
 
 def check_of_typed(kind: Any) -> Check | None:
@@ -246,7 +246,7 @@ def _refuse(expected: str, kept: type | None, changes: Callable[[Any], bool], va
 
 
 def _refuse_some_zones(values: Sequence[Any]) -> None:
-    if len({getattr(each, "tzinfo", None) is None for each in values if each is not None}) > 1:
+    if len({getattr(item, "tzinfo", None) is None for item in values if item is not None}) > 1:
         raise TypeError("expected times that all have a zone, or none, got both")
 
 
@@ -328,8 +328,8 @@ def _table_of(table: Any) -> Any:
     if hasattr(table, "to_arrow"):  # polars
         return _table_of(table.to_arrow())
     if type(table).__module__.partition(".")[0] == "pandas":
-        found = pa.Table.from_pandas(table, preserve_index=True)
-        return found.drop_columns([name for name in found.column_names if name.startswith("__index_level_")])
+        result = pa.Table.from_pandas(table, preserve_index=True)
+        return result.drop_columns([name for name in result.column_names if name.startswith("__index_level_")])
     raise TypeError(
         f"expected a pyarrow Table or RecordBatch, or a DataFrame of pandas or polars, got {type(table).__name__}"
     )

@@ -120,22 +120,22 @@ def _decimal(requested: sql.DecimalType) -> Conversion:
 
 def _time(requested: sql.DataType) -> Conversion:
     def convert(value: Any) -> Any:
-        found = value
+        result = value
         try:
             if isinstance(value, str):
-                found = (date if isinstance(requested, sql.DateType) else datetime).fromisoformat(
+                result = (date if isinstance(requested, sql.DateType) else datetime).fromisoformat(
                     value.replace("Z", "+00:00")
                 )
         except ValueError:
             raise _refused(requested, value) from None
-        if isinstance(requested, sql.DateType) and isinstance(found, date) and not isinstance(found, datetime):
-            return found
-        if isinstance(found, datetime) and not isinstance(requested, sql.DateType):
+        if isinstance(requested, sql.DateType) and isinstance(result, date) and not isinstance(result, datetime):
+            return result
+        if isinstance(result, datetime) and not isinstance(requested, sql.DateType):
             local = isinstance(requested, sql.TimestampNTZType)
-            if (found.tzinfo is None) == local:
-                return found
+            if (result.tzinfo is None) == local:
+                return result
             if not local:
-                return found.replace(tzinfo=timezone.utc)
+                return result.replace(tzinfo=timezone.utc)
         raise _refused(requested, value)
 
     return convert
@@ -301,31 +301,31 @@ def _converted(serde: Serde, requested: sql.DataType) -> Callable[[bytes], Any]:
     return read
 
 
-def written(what: str, serde: Serde, given: sql.DataType) -> Callable[[Any], Any]:
+def written(what: str, serde: Serde, kind: sql.DataType) -> Callable[[Any], Any]:
     """The function from a column's values to the serde's objects. Structured objects come from a structured column, or
     from a string column as JSON text. Raises ConfigError, naming `what`, for a column that the serde does not take."""
     plain = _plain_of(serde)
     if plain is None:
-        return _from_json_text if isinstance(given, sql.StringType) else _object_of(given)
-    if not isinstance(given, plain.accepted):
+        return _from_json_text if isinstance(kind, sql.StringType) else _object_of(kind)
+    if not isinstance(kind, plain.accepted):
         allowed = " or ".join(kind().simpleString() for kind in plain.accepted)
-        raise ConfigError([ConfigProblem(what, given.simpleString(), f"must be {allowed} for its serde")])
+        raise ConfigError([ConfigProblem(what, kind.simpleString(), f"must be {allowed} for its serde")])
     return uuid.UUID if plain.serde is UUIDSerde else _plain_value
 
 
-def _object_of(given: sql.DataType) -> Conversion:
+def _object_of(kind: sql.DataType) -> Conversion:
     """The function from the values of a column to plain objects: dicts, lists and bytes. Spark gives the instants of
     `timestamp` as times of this machine, without a zone: they become times of UTC, so that a reader elsewhere finds the
     same instants."""
-    if isinstance(given, sql.ArrayType):
-        item = _object_of(given.elementType)
+    if isinstance(kind, sql.ArrayType):
+        item = _object_of(kind.elementType)
         return lambda value: None if value is None else list(map(item, value))
-    if isinstance(given, sql.MapType):
-        key, held = _object_of(given.keyType), _object_of(given.valueType)
+    if isinstance(kind, sql.MapType):
+        key, held = _object_of(kind.keyType), _object_of(kind.valueType)
         return lambda value: None if value is None else {key(name): held(part) for name, part in value.items()}
-    if isinstance(given, sql.StructType):
-        return _fields_of([(field.name, _object_of(field.dataType)) for field in given.fields])
-    return _in_utc if isinstance(given, sql.TimestampType) else _plain_value
+    if isinstance(kind, sql.StructType):
+        return _fields_of([(field.name, _object_of(field.dataType)) for field in kind.fields])
+    return _in_utc if isinstance(kind, sql.TimestampType) else _plain_value
 
 
 def _fields_of(fields: Sequence[tuple[str, Conversion]]) -> Conversion:

@@ -52,20 +52,20 @@ def key_placement(config: JobConfig, store: StoreConfig, tasks: JobTasks) -> Key
     owned = [task.changelog_partition for task in tasks.model.tasks]
     if len(owned) == 1:
         return (owned[0],)
-    found: dict[SystemStream, KeyPlacement] = {}
+    result: dict[SystemStream, KeyPlacement] = {}
     for stream in config.task.inputs:
         count = tasks.inputs[stream].grouped
         ssps = [SystemStreamPartition(*stream, number) for number in range(count)]
         if config.task.broadcast_inputs.issuperset(ssps):
             continue
         _check_key_serde(config, store, stream)
-        found[stream] = tuple(_owner(ssp, store, tasks) for ssp in ssps)
-    if len(set(found.values())) > 1:
-        shown = ", ".join(f"{stream} ({len(partitions)} partitions)" for stream, partitions in found.items())
+        result[stream] = tuple(_owner(ssp, store, tasks) for ssp in ssps)
+    if len(set(result.values())) > 1:
+        shown = ", ".join(f"{stream} ({len(partitions)} partitions)" for stream, partitions in result.items())
         raise _problem(store, f"the inputs {shown} send a key to different tasks; {_SAY_WHERE}")
-    if not found:
+    if not result:
         raise _problem(store, f"every input is a broadcast one, so no task owns a key; {_SAY_WHERE}")
-    return next(iter(found.values()))
+    return next(iter(result.values()))
 
 
 def _owner(ssp: SystemStreamPartition, store: StoreConfig, tasks: JobTasks) -> int:
@@ -165,13 +165,13 @@ class RecordMaker:
         allowed = ", ".join(map(str, known))
 
         def place(row: Any, _key: bytes) -> int:
-            found = known.get(row[2])
-            if found is None:
+            result = known.get(row[2])
+            if result is None:
                 raise StoreRefused(
                     f"store '{store.name}': key {row[0]!r:.100}: {self.columns.place_by} is {row[2]!r:.100}, "
                     f"expected one of {allowed}"
                 )
-            return found
+            return result
 
         return place
 

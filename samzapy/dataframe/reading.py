@@ -389,10 +389,10 @@ def read_store(
     """
     context = spark_context(spark)
     config = checked_job(job)
-    found = store_of(config.stores, store)
+    declared = store_of(config.stores, store)
     requested = RequestedColumns(tuple(columns), parse_schema("key_schema", key_schema), parse_schema("schema", schema))
-    frame_schema = requested.frame_schema(requested.of(config, found))
-    parts = _parts(config, found)
+    frame_schema = requested.frame_schema(requested.of(config, declared))
+    parts = _parts(config, declared)
     tasks = _tasks(config) if "task" in columns else {}
     reader = RowReader(TravellingJob.of(config, context), store, requested, parts, tasks)
     with _without_talk_of_pandas():

@@ -284,11 +284,11 @@ def starting_positions(
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])
     logs = clients.offsets(ssp for task in tasks.model.tasks for ssp in task.ssps)
     named = {"": requested} if isinstance(requested, str) else requested
-    found: Positions = {}
+    result: Positions = {}
     for name, target in named.items():
         chosen = {ssp: logs[ssp] for ssp in chosen_inputs(logs, (name,) if name else (), "positions")}
-        found.update(Target(target).offsets(config.offset_default, chosen, clients.admin))
-    return found
+        result.update(Target(target).offsets(config.offset_default, chosen, clients.admin))
+    return result
 
 
 def commit_positions(

@@ -27,25 +27,27 @@ def runs_of_partitions(batch: Messages) -> Iterator[tuple[Messages, int]]:
             yield batch, 0
         return
     first = 0
-    for _, found in groupby(batch, _ssp):
-        run = list(found)
+    for _, messages in groupby(batch, _ssp):
+        run = list(messages)
         yield run, first
         first += len(run)
 
 
-def columns(run: Messages, first: int, length: int, given: tuple[Column, Column, Column]) -> tuple[Sequence[Any], ...]:
+def columns(
+    run: Messages, first: int, length: int, requested: tuple[Column, Column, Column]
+) -> tuple[Sequence[Any], ...]:
     """The columns of a run, which begins at index `first` of a batch of this length: keys, contents and event times, or
-    the `given` ones. Raises TypeError for the name of a field, ValueError for a column that is not as long as the
+    the `requested` ones. Raises TypeError for the name of a field, ValueError for a column that is not as long as the
     batch."""
     keys, messages = keys_and_messages(run)
     default: list[Callable[[], Sequence[Any]]] = [lambda: keys, lambda: messages, lambda: times_of(run)]
-    found = []
-    for name, column, usual in zip(_NAMES, given, default, strict=True):
+    result = []
+    for name, column, usual in zip(_NAMES, requested, default, strict=True):
         if column is None:
-            found.append(usual())
+            result.append(usual())
         elif callable(column):
             # Not `map`: a StopIteration of the user's function would end it silently.
-            found.append([column(each) for each in messages])
+            result.append([column(item) for item in messages])
         elif isinstance(column, str | bytes):
             # A sequence as well, of its letters.
             raise TypeError(f"{name}: a function or a column, got {column!r}; for a field give lambda m: m[{column!r}]")
@@ -53,23 +55,23 @@ def columns(run: Messages, first: int, length: int, given: tuple[Column, Column,
             bound = "at least" if len(column) < length else "only"
             raise ValueError(f"{name}: a column has {len(column)} values for {bound} {length} messages")
         else:
-            found.append(column[first : first + len(run)])
-    return tuple(found)
+            result.append(column[first : first + len(run)])
+    return tuple(result)
 
 
 def keys_and_messages(run: Messages) -> tuple[Sequence[Any], Sequence[Any]]:
     """The keys and the contents of messages."""
     if isinstance(run, MessageBatch):
         return run.keys, run.messages
-    return [each.key for each in run], [each.message for each in run]
+    return [item.key for item in run], [item.message for item in run]
 
 
 def times_of(run: Messages) -> list[int]:
     """The event times of messages."""
     # A list: a system's column may be one of several parts, which is slow to look up values in.
-    return list(run.timestamps) if isinstance(run, MessageBatch) else [each.event_time for each in run]
+    return list(run.timestamps) if isinstance(run, MessageBatch) else [item.event_time for item in run]
 
 
 def offsets_of(run: Messages) -> Sequence[int]:
     """The offsets of messages."""
-    return run.offsets if isinstance(run, MessageBatch) else [each.offset for each in run]
+    return run.offsets if isinstance(run, MessageBatch) else [item.offset for item in run]

@@ -239,11 +239,6 @@ class EventTime:
         marks: dict[Any, int] = self._marks.marks
         return max(self.over, *marks.values()) if marks else self.over
 
-    @property
-    def holding(self) -> SystemStreamPartition | None:
-        """The partition that held event time back at the last `advance`; None if all were idle."""
-        return self._marks.holding
-
     def _refuse(self, envelope: IncomingMessageEnvelope, time: object) -> NoReturn:
         raise ValueError(
             f"{envelope.position}: event time {time!r}: {self._users} need milliseconds since 1970, 0 to {LATEST_MS}"

@@ -122,8 +122,8 @@ def history_of(config: JobConfig, task: str, clients: SystemClients, checkpoints
     stream = checkpoint_stream(config)
     if stream is None:
         where = "task.checkpoint.path" if config.task.checkpoint is not None else "a job without checkpoints"
-        found = checkpoints.read([task])[task]
-        return History([] if found is None else [Commit(found, where)], where)
+        result = checkpoints.read([task])[task]
+        return History([] if result is None else [Commit(result, where)], where)
     ssp = SystemStreamPartition(*stream, 0)
     admin = clients.admin(stream.system)
     if admin.describe(stream.stream) is None:
@@ -173,11 +173,11 @@ class _Gaps:
     def pass_to(self, offset: int) -> None:
         """Note that nothing is between the last record and `offset`."""
         if self.first is None:
-            self.first = next((each for each in range(self._expected, offset) if each not in self._no_records), None)
+            self.first = next((item for item in range(self._expected, offset) if item not in self._no_records), None)
         self._expected = max(self._expected, offset)
 
     def take(self, batch: RecordBatch) -> None:
-        """Take the records of a batch."""
+        """Accept the records of a batch."""
         offsets = batch.offsets
         if offsets[-1] - offsets[0] + 1 == len(offsets):
             self.pass_to(offsets[0])

@@ -110,11 +110,11 @@ def batches_of(rows: Sequence[Row]) -> list[RecordBatch]:
     by_ssp: dict[SystemStreamPartition, list[Row]] = {}
     for row in rows:
         by_ssp.setdefault(row.ssp, []).append(row)
-    found = []
+    result = []
     for ssp, own in by_ssp.items():
         times, _, offsets, keys, values, headers, _ = (list(column) for column in zip(*own, strict=True))
-        found.append(RecordBatch(ssp, offsets, keys, values, times, headers if any(headers) else None))
-    return found
+        result.append(RecordBatch(ssp, offsets, keys, values, times, headers if any(headers) else None))
+    return result
 
 
 class Past:

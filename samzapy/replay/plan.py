@@ -158,7 +158,7 @@ def _refuse_unrecorded_state(config: JobConfig) -> None:
 def _stores(
     config: JobConfig, task: TaskModel, clients: SystemClients, history: History, base: Commit
 ) -> dict[str, StorePlan]:
-    found = {}
+    result = {}
     for store in config.stores.values():
         if store.changelog is None:
             continue
@@ -176,17 +176,17 @@ def _stores(
                 "before it were deleted, "
                 f"and the commit's last record is at {last}; {FROM_EMPTY}"
             )
-        found[store.name] = StorePlan(
+        result[store.name] = StorePlan(
             ssp, last, _transaction_ends(config, store.name, ssp.system, history), delete_retention_ms(topic, store)
         )
-    return found
+    return result
 
 
 def _transaction_ends(config: JobConfig, store: str, system: str, history: History) -> frozenset[int]:
     """The offsets at which the end of a known transaction stands, and no record."""
     if not has_transactions(config.systems[system]):
         return frozenset()
-    known = (each.checkpoint for each in history.commits if each.checkpoint.atomic)
+    known = (item.checkpoint for item in history.commits if item.checkpoint.atomic)
     lasts = (checkpoint.changelog_offsets.get(store, -1) for checkpoint in known)
     return frozenset(last + 1 for last in lasts if last >= 0)
 
@@ -307,10 +307,10 @@ def find_place(option: str, text: str, ssps: Collection[SystemStreamPartition], 
     """
     named = _NAMED.search(text)
     if named is not None:
-        found = [ssp for ssp in ssps if _is_named(ssp, named["ssp"])]
-        if len(found) != 1:
+        result = [ssp for ssp in ssps if _is_named(ssp, named["ssp"])]
+        if len(result) != 1:
             raise _no_input(option, text, ssps)
-        return Place(found[0], int(named["last"] if last and named["last"] else named["first"]))
+        return Place(result[0], int(named["last"] if last and named["last"] else named["first"]))
     if not _BARE.fullmatch(text.strip()):
         raise ConfigError([ConfigProblem(option, text, _FORM)])
     if len(ssps) != 1:

@@ -88,12 +88,12 @@ class Step:
         return {
             "at": self.at,
             "time-ms": self.time_ms,
-            "inputs": [{"at": each.position, "key": each.key, "message": each.message} for each in self.inputs],
-            "outputs": [{**vars(each), "headers": dict(each.headers)} for each in self.outputs],
-            "changes": [dict(vars(each)) for each in self.changes],
+            "inputs": [{"at": item.position, "key": item.key, "message": item.message} for item in self.inputs],
+            "outputs": [{**vars(item), "headers": dict(item.headers)} for item in self.outputs],
+            "changes": [dict(vars(item)) for item in self.changes],
             "failures": [
-                {"where": each.where, "exception": each.exception, "message": each.message, "line": each.at}
-                for each in self.failures
+                {"where": item.where, "exception": item.exception, "message": item.message, "line": item.at}
+                for item in self.failures
             ],
             "ended": self.ended,
         }
@@ -124,8 +124,8 @@ class Values:
     def change(self, store: str, key: bytes, before: bytes | None, after: bytes | None) -> Change:
         """A change of a store's entry."""
         keys, values = self._of_store[store]
-        plain = (None if each is None else self._value(store, each) for each in (before, after))
-        return Change(store, self._decoded(keys, key), *(self._decoded(values, each) for each in plain))
+        plain = (None if item is None else self._value(store, item) for item in (before, after))
+        return Change(store, self._decoded(keys, key), *(self._decoded(values, item) for item in plain))
 
     def _value(self, store: str, data: bytes) -> bytes:
         return unstamped(data) if store in self._stamped else data

@@ -150,8 +150,8 @@ class Postgres(Database):
             # One statement cannot write such rows together, so each row gets its own.
             cursor.execute(f"ROLLBACK TO SAVEPOINT {_STAGE}")
             cursor.execute(f"SELECT ctid FROM {_STAGE} ORDER BY ctid")
-            each = insert.replace("%", "%%") + " WHERE ctid = %s::tid" + target.on_conflict.replace("%", "%%")
-            cursor.executemany(each, cursor.fetchall())
+            item = insert.replace("%", "%%") + " WHERE ctid = %s::tid" + target.on_conflict.replace("%", "%%")
+            cursor.executemany(item, cursor.fetchall())
 
 
 def database_of(connection: Connection) -> Database:

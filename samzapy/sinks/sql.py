@@ -46,7 +46,7 @@ def last_of_each_key(rows: Sequence[Row], places: Sequence[int]) -> Sequence[Row
     """
     kinds = [set(map(type, map(itemgetter(place), rows))) for place in places]
     last: dict[object, int]
-    if all(len(each) == 1 and each <= _SAME_IF_EQUAL for each in kinds):
+    if all(len(item) == 1 and item <= _SAME_IF_EQUAL for item in kinds):
         key_of = itemgetter(*places)
         last = {key_of(row): number for number, row in enumerate(rows)}
     else:

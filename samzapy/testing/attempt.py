@@ -94,7 +94,7 @@ class _TestedProducer(LogProducer):
         except UnknownStream:
             admin = self._cluster.admin(self._log.system)
             known = map(admin.describe, admin.list_streams())
-            admin.create(StreamSpec(stream, max((each.partitions for each in known if each), default=1)))
+            admin.create(StreamSpec(stream, max((item.partitions for item in known if item), default=1)))
             return super()._entry(stream)
 
     def _write(self, batches: Batches, end: Callable[[Database, ProducerIdentity], None] | None = None) -> None:

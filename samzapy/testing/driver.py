@@ -223,9 +223,9 @@ class TaskTestDriver:
         The task is the reader of `partition`, or has the given name. Ends with the task. Raises ConfigError.
         """
         self._bench.streams.store(name)
-        found = self._instance(partition, task)
-        found.touched = True
-        return found.seen_stores[name]
+        result = self._instance(partition, task)
+        result.touched = True
+        return result.seen_stores[name]
 
     def changelog(self, name: str, partition: int | None = None) -> Outputs:
         """The committed records of a store's changelog, as they were written (nothing is compacted): a commit writes
@@ -327,15 +327,15 @@ class TaskTestDriver:
     def _instance(self, partition: int, name: str | None) -> TaskInstance:
         tasks = self._running()[0].tasks
         if name is not None:
-            found = [task for task in tasks if task.name == name]
+            result = [task for task in tasks if task.name == name]
         else:
             everybodys = self.job.task.broadcast_inputs
-            found = [task for task in tasks if any(p.partition == partition for p in task.offsets.keys() - everybodys)]
-        if len(found) != 1:
+            result = [task for task in tasks if any(p.partition == partition for p in task.offsets.keys() - everybodys)]
+        if len(result) != 1:
             known = ", ".join(task.name for task in tasks)
-            given, key = (str(partition), "partition") if name is None else (name, "task")
-            raise ConfigError([ConfigProblem(key, given, f"is {len(found)} tasks; name one of: {known}")])
-        return found[0]
+            value, key = (str(partition), "partition") if name is None else (name, "task")
+            raise ConfigError([ConfigProblem(key, value, f"is {len(result)} tasks; name one of: {known}")])
+        return result[0]
 
     def _check_patience(self, worked_s: float) -> None:
         if worked_s > self._patience_s:

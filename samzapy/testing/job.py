@@ -170,11 +170,11 @@ class Streams:
 
     def store(self, name: str) -> StoreConfig:
         """The store's configuration. Raises ConfigError if the job has no such store."""
-        found = self._job.stores.get(name)
-        if found is None:
+        result = self._job.stores.get(name)
+        if result is None:
             known = ", ".join(sorted(self._job.stores)) or "none"
             raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
-        return found
+        return result
 
     def store_serdes(self, store: StoreConfig) -> tuple[Serde, Serde]:
         """The serdes of a store's keys and values."""
@@ -208,12 +208,12 @@ class Streams:
         committed: bool,
     ) -> Outputs:
         numbers = range(self.partitions(stream)) if partition is None else (partition,)
-        decoder, found = Decoder(*serdes), Outputs()
+        decoder, result = Decoder(*serdes), Outputs()
         for number in numbers:
             ssp = SystemStreamPartition(*stream, number)
             for batch in self._clusters[ssp.system].batches(ssp, committed=committed):
-                found += _dated(decoder.decode(batch, -1))
-        return found
+                result += _dated(decoder.decode(batch, -1))
+        return result
 
 
 def _dated(envelopes: list[IncomingMessageEnvelope]) -> list[IncomingMessageEnvelope]:
@@ -280,7 +280,7 @@ def _below(folder: Path, job: JobConfig) -> JobConfig:
     return replace(
         job,
         task=replace(job.task, checkpoint=checkpoint),
-        metrics_reporters=tuple(each for each in job.metrics_reporters if each.kind != "otel"),
+        metrics_reporters=tuple(item for item in job.metrics_reporters if item.kind != "otel"),
         prometheus_port=0,
         page_port=None,
         # `stall_fails` would end the process, which is pytest's.
@@ -297,19 +297,19 @@ def _with_named(job: JobConfig, partitions: Partitions) -> JobConfig:
     if not job.task.patterns:
         return job
     names = [] if isinstance(partitions, int) else list(partitions)
-    found: dict[InputPattern, list[SystemStream]] = {}
+    result: dict[InputPattern, list[SystemStream]] = {}
     for pattern in job.task.patterns:
         system = pattern.stream.system
         streams = [SystemStream(system, name.removeprefix(f"{system}.")) for name in names]
-        found[pattern] = [stream for stream in streams if pattern.matches(stream)]
+        result[pattern] = [stream for stream in streams if pattern.matches(stream)]
     problems = [
         ConfigProblem("task.inputs", str(pattern), "name the streams of the test, as in partitions={'orders-eu': 2}")
-        for pattern, streams in found.items()
+        for pattern, streams in result.items()
         if not streams
     ]
     if problems:
         raise ConfigError(problems)
-    return with_inputs(job, found)
+    return with_inputs(job, result)
 
 
 def state_folder(folder: Path) -> Path:

@@ -35,13 +35,13 @@ def contents(job: JobConfig, streams: Streams, clock: Clock, scratch: Path) -> d
         clients = job_clients(job, "test")
         cleanup.callback(clients.close)
         reader = ChangelogReader(clients.admin, clients.consumer, clock, scratch)
-        found: dict[str, Entries] = {}
+        result: dict[str, Entries] = {}
         for store in job.stores.values():
             opened = reader.read(store, (), Selection()) if store.changelog else _files(job, store, clock)
             if opened is not None:
                 cleanup.enter_context(opened)
-            found[store.name] = None if opened is None else _decoded(store, streams, opened)
-        return found
+            result[store.name] = None if opened is None else _decoded(store, streams, opened)
+        return result
 
 
 def _files(job: JobConfig, store: StoreConfig, clock: Clock) -> Contents | None:
@@ -56,10 +56,10 @@ def _directories(job: JobConfig, store: StoreConfig) -> Iterator[Path]:
 
 def _decoded(store: StoreConfig, streams: Streams, opened: Contents) -> dict[int, dict[Any, Any]]:
     keys, values = streams.store_serdes(store)
-    found: dict[int, dict[Any, Any]] = {}
+    result: dict[int, dict[Any, Any]] = {}
     for entry in opened.entries(Selection()):
-        found.setdefault(entry.partition, {})[keys.from_bytes(entry.key)] = values.from_bytes(entry.value)
-    return found
+        result.setdefault(entry.partition, {})[keys.from_bytes(entry.key)] = values.from_bytes(entry.value)
+    return result
 
 
 class Input(NamedTuple):
@@ -94,13 +94,13 @@ class FinishedRun:
         changelog), and for a key that several partitions have.
         """
         self._streams.store(name)
-        found = self._stores[name]
-        if found is None:
+        result = self._stores[name]
+        if result is None:
             raise StoreError(f"store '{name}' was in memory and has no changelog: nothing of it is left")
         if partition is not None:
-            return dict(found.get(partition, {}))
+            return dict(result.get(partition, {}))
         together: dict[Any, Any] = {}
-        for number, entries in sorted(found.items()):
+        for number, entries in sorted(result.items()):
             for key in together.keys() & entries.keys():
                 raise StoreError(f"store '{name}' has {key!r} in several partitions, {number} is one of them: name one")
             together |= entries
@@ -170,7 +170,7 @@ class TestRunner:
 
 def _from_oldest(job: JobConfig) -> JobConfig:
     """Read all inputs from the oldest record: a test writes them before the job starts."""
-    return replace(job, streams={name: replace(each, offset_default="oldest") for name, each in job.streams.items()})
+    return replace(job, streams={name: replace(item, offset_default="oldest") for name, item in job.streams.items()})
 
 
 def _fill(streams: Streams, name: str, messages: Iterable[Input], partitions: int) -> None:

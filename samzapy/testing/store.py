@@ -262,8 +262,8 @@ def take_image(folder: Path) -> Path:
 
 
 def _state(folder: Path) -> _State:
-    found = {path: path.stat() for path in folder.rglob("*")}
-    return {path: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
+    result = {path: path.stat() for path in folder.rglob("*")}
+    return {path: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in result.items()}
 
 
 def put_back(image: Path, folder: Path) -> None:

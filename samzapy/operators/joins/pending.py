@@ -180,7 +180,7 @@ class PendingMessages:
     def _begin(self, envelope: IncomingMessageEnvelope, number: int, run: list[Any]) -> None:
         """Begin a run that grows; `number` distinguishes runs that begin in one call."""
         slack_ms = self._lateness_ms if self._longest > 1 else 0
-        begins = max(min([each[0] for each in run]) - slack_ms, self._get(_PASSED) or 0)
+        begins = max(min([item[0] for item in run]) - slack_ms, self._get(_PASSED) or 0)
         name = f"{_RUN}{envelope.offset:019d}/{envelope.ssp}" + (f"/{number}" if number else "")
         self.keep(begins, name, run)
         self._runs[envelope.ssp] = begins, self._index.key(begins, name)
@@ -196,13 +196,13 @@ class PendingMessages:
                     due[time_ms, name] = value
                     continue
                 rest = []
-                for each in value:
-                    if each[0] < bound_ms:
-                        due[each[0], each[1]] = each[2]
+                for item in value:
+                    if item[0] < bound_ms:
+                        due[item[0], item[1]] = item[2]
                     else:
-                        rest.append(each)
+                        rest.append(item)
                 if rest:
-                    self.keep(min([each[0] for each in rest]), name, rest)
+                    self.keep(min([item[0] for item in rest]), name, rest)
             if due or bound_ms >= before_ms:
                 return [_due((time_ms, name, due[time_ms, name])) for time_ms, name in sorted(due)], bound_ms
             since_ms = bound_ms
@@ -213,14 +213,14 @@ class PendingMessages:
         count = 0
         while count < self._limit:
             wanted = max(1, (self._limit - count) // self._longest)
-            found = self._index.take(before_ms, wanted, since_ms)
-            taken += found
-            if len(found) < wanted:
+            result = self._index.take(before_ms, wanted, since_ms)
+            taken += result
+            if len(result) < wanted:
                 return taken, before_ms
-            since_ms = found[-1].time_ms
-            count += sum([len(value) if name[0] == _RUN else 1 for _, name, value in found])
-        while found := self._index.take(since_ms + 1, self._limit, since_ms):
-            taken += found
+            since_ms = result[-1].time_ms
+            count += sum([len(value) if name[0] == _RUN else 1 for _, name, value in result])
+        while result := self._index.take(since_ms + 1, self._limit, since_ms):
+            taken += result
         return taken, min(before_ms, since_ms + 1)
 
     def _pass_to(self, time_ms: int) -> None:

@@ -105,18 +105,18 @@ class StreamStreamJoin:
         self._width_ms = max(before_ms + after_ms, 1)
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
-        """Take one message; returns its pairs, and perhaps some messages without a partner."""
+        """Accept one message; returns its pairs, and perhaps some messages without a partner."""
         side, key, time_ms = self._side[envelope.ssp], envelope.key, envelope.event_time
         if type(key) is not str:
             key_of(envelope)
         if not self._pending.on_time(envelope):
             return []
-        found, waits = self._meet(self._get, self._put, side, key, time_ms, envelope.message)
+        result, waits = self._meet(self._get, self._put, side, key, time_ms, envelope.message)
         if waits:
             self._pending.add(envelope, time_ms + self._waits_ms[side], f"{side}{key}")
         if self._pending.is_full():
-            found += self.advance()
-        return found
+            result += self.advance()
+        return result
 
     def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
         """Like `add` of each message of a MessageBatch, or of any sequence of messages, in order. State is touched once
@@ -134,11 +134,11 @@ class StreamStreamJoin:
         held = self._buckets([keys[place] for place in places], [times[place] for place in places], side)
         get, put = (self._get, self._put) if held is None else (held.get, held.__setitem__)
         before = dict(held or ())
-        found: list[Joined] = []
+        result: list[Joined] = []
         entries = []
         for place in places:
             pairs, waits = self._meet(get, put, side, keys[place], times[place], messages[place])
-            found += pairs
+            result += pairs
             if waits:
                 entries.append([times[place] + self._waits_ms[side], f"{side}{keys[place]}", True])
         if held:
@@ -146,8 +146,8 @@ class StreamStreamJoin:
         if entries:
             self._pending.add_all(run[0], entries)
         if self._pending.is_full(len(places)):
-            found += self.advance()
-        return found
+            result += self.advance()
+        return result
 
     def _buckets(self, keys: Sequence[str], times: Sequence[int], side: int) -> dict[str, Any] | None:
         """All buckets with possible partners of messages of a side, by name in the store; None if there are too
@@ -189,14 +189,14 @@ class StreamStreamJoin:
         home, bucket, end = time_ms // width_ms, first // width_ms, last // width_ms
         own: Bucket = _EMPTY
         own_place = ""
-        found: list[Joined] = []
+        result: list[Joined] = []
         while bucket <= end:
             place = f"key/{bucket}/{key}"
             waiting: Bucket | None = get(place)
             if waiting is not None:
                 near = [other for other in waiting[other_side] if first <= other[0] <= last]
                 if near:
-                    found += _pairs(key, side, side_of((time_ms, value)), near, self._typed[other_side])
+                    result += _pairs(key, side, side_of((time_ms, value)), near, self._typed[other_side])
                     if not all(map(_has_met, near)):
                         waiting = _matched(waiting, other_side, first, last)
                         if bucket != home:
@@ -206,11 +206,11 @@ class StreamStreamJoin:
                 if waiting is not None:
                     own = waiting
             bucket += 1
-        entry = [time_ms, bool(found), value] if typed is None else [time_ms, bool(found), *typed.kept(value)]
+        entry = [time_ms, bool(result), value] if typed is None else [time_ms, bool(result), *typed.kept(value)]
         others = own[side]
         put(own_place, [[*others, entry], own[1]] if side == _LEFT else [own[0], [*others, entry]])
         # The index has the oldest message of a side. Messages mostly come in order, so it is mostly the first one.
-        return found, not others or (time_ms < others[0][0] and time_ms < min([other[0] for other in others]))
+        return result, not others or (time_ms < others[0][0] and time_ms < min([other[0] for other in others]))
 
     def _drop(self, due: Sequence[tuple[str, int, int]]) -> list[tuple[int, Joined]]:
         """Remove messages: of a side and key (together the name of an entry of the index), of the interval due at the
@@ -226,10 +226,10 @@ class StreamStreamJoin:
             if waiting is None:
                 continue
             waits_ms = waits[side]
-            gone, kept = waiting[side], [each for each in waiting[side] if each[0] + waits_ms > passed_ms]
+            gone, kept = waiting[side], [item for item in waiting[side] if item[0] + waits_ms > passed_ms]
             if kept:
-                self._pending.keep(min([each[0] for each in kept]) + waits_ms, name)
-                gone = [each for each in gone if each[0] + waits_ms <= passed_ms]
+                self._pending.keep(min([item[0] for item in kept]) + waits_ms, name)
+                gone = [item for item in gone if item[0] + waits_ms <= passed_ms]
             if gone:
                 other, typed = waiting[1 - side], self._typed[side]
                 held[place] = ([kept, other] if side == _LEFT else [other, kept]) if kept or other else None

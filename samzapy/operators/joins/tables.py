@@ -38,7 +38,7 @@ class StreamTableJoin:
         self._unmatched = context.task.metrics.counter("join", "unmatched")
 
     def add(self, envelope: IncomingMessageEnvelope) -> Joined | None:
-        """Take one message. For a message of the table, where a tombstone is a deletion, returns None. A message of the
+        """Accept one message. For a message of the table, where a tombstone is a deletion, returns None. A message of the
         stream comes back as `left` with its row as `right`; the row has the time of the message, as the table's times
         are not kept."""
         if self._of_table[envelope.ssp]:
@@ -59,7 +59,7 @@ class StreamTableJoin:
     def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
         """Like `add` of each message of a MessageBatch, or of any sequence of messages, in order; returns the results
         of the stream's messages. State is touched once a key."""
-        found: list[Joined] = []
+        result: list[Joined] = []
         for run, _ in runs_of_partitions(batch):
             keys, messages, times = columns(run, 0, len(run), (None, None, None))
             for place, key in enumerate(keys):
@@ -73,9 +73,9 @@ class StreamTableJoin:
             rows = self._rows.get_all({key for key in keys if key is not None})
             for key, message, time_ms in zip(keys, messages, times, strict=True):
                 row = rows.get(key)
-                found.append(Joined(key, Side(time_ms, message), None if row is None else Side(time_ms, row)))
+                result.append(Joined(key, Side(time_ms, message), None if row is None else Side(time_ms, row)))
                 self._unmatched.count += row is None
-        return found
+        return result
 
 
 class TableTableJoin:
@@ -103,7 +103,7 @@ class TableTableJoin:
         self._rows: KeyValueStore[str, Row] = context.get_store(store)
 
     def update(self, envelope: IncomingMessageEnvelope) -> Row | None:
-        """Take one change of one table, where a tombstone is a deletion; returns the new row, None for none."""
+        """Accept one change of one table, where a tombstone is a deletion; returns the new row, None for none."""
         key = key_of(envelope)
         part, value, typed = self._part[envelope.ssp], envelope.message, self._typed[envelope.ssp]
         if typed is not None:
@@ -120,7 +120,7 @@ class TableTableJoin:
     def update_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Row | None]:
         """Like `update` of each message of a MessageBatch, or of any sequence of messages, in order; returns the rows
         as the messages leave them. State is touched once a key."""
-        found: list[Row | None] = []
+        result: list[Row | None] = []
         for run, _ in runs_of_partitions(batch):
             part, typed = self._part[run[0].ssp], self._typed[run[0].ssp]
             keys, values = keys_and_messages(run)
@@ -136,11 +136,11 @@ class TableTableJoin:
                 changed = _with_part(row, part, value)
                 if changed is not row:
                     rows[key] = changed
-                found.append(changed or None)
+                result.append(changed or None)
             new = {key: row for key, row in rows.items() if row is not before[key] and not _alike(row, before[key])}
             self._rows.put_all({key: row for key, row in new.items() if row})
             self._rows.delete_all([key for key, row in new.items() if not row and before[key] is not None])
-        return found
+        return result
 
 
 def _with_part(row: Row, part: str, value: Any) -> Row:

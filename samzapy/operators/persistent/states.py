@@ -88,10 +88,10 @@ class Sides(Generic[P]):
 
     def restore(self, plain: Any) -> None:
         """The inverse of `to_plain`. Raises KeyError, TypeError or ValueError for any other value."""
-        found = self._monoid.from_plain
+        from_plain = self._monoid.from_plain
         self.cut = int(plain["cut"])
-        self.left = found(plain["left"])
-        self.right = {int(end): found(total) for end, total in plain["right"]}
+        self.left = from_plain(plain["left"])
+        self.right = {int(end): from_plain(total) for end, total in plain["right"]}
 
 
 class PersistentState(ABC, Generic[T]):

@@ -139,12 +139,12 @@ class FoldingTask(InitableTask, ClockListenerTask, StateCheckpointTask, ABC, Gen
         #: The committed offsets of partitions that are still before them: outputs of earlier messages were sent
         #: already.
         self._out: dict[SystemStreamPartition, int] = {}
-        found = self._checkpoints.recover()
-        if found is None:
+        saved = self._checkpoints.recover()
+        if saved is None:
             self._time = self._checkpoints.start_ms
             self._checkpoints.persist(self._taken(self._time))
         else:
-            self._recover(found)
+            self._recover(saved)
         self.on_start(context)
 
     def on_clock(self, clock: TaskClock, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
@@ -169,15 +169,15 @@ class FoldingTask(InitableTask, ClockListenerTask, StateCheckpointTask, ABC, Gen
         state = self._state.checkpoint(time_ms)
         return TimedState(time_ms, encode(StateCheckpoint(time_ms, self._context.positions, state)))
 
-    def _recover(self, found: TimedState) -> None:
-        checkpoint = decode(found.value, found.where)
+    def _recover(self, saved: TimedState) -> None:
+        checkpoint = decode(saved.value, saved.where)
         try:
             self._state.recover(checkpoint.state)
         except (KeyError, TypeError, ValueError, AttributeError) as cause:
             raise RestoreError(
-                f"{found.where}: the state is not one of this task ({type(cause).__name__}: {cause})"
+                f"{saved.where}: the state is not one of this task ({type(cause).__name__}: {cause})"
             ) from cause
-        self._time = found.time_ms
+        self._time = saved.time_ms
         positions = {ssp: at for ssp, at in checkpoint.positions.items() if ssp in self._context.ssps}
         for ssp, offset in positions.items():
             committed = self._context.replay_from(ssp, offset)

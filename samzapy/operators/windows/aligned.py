@@ -175,8 +175,8 @@ class AlignedState(WindowState):
         time = stretch * self._stretch
         first = (time - self._size) // self._advance + 1
         ends = [n * self._advance + self._offset + self._size for n in range(first, time // self._advance + 1)]
-        found = self._windows[stretch] = tuple((end + self.grace_ms, f"w|{end:014d}|") for end in ends)
-        return found
+        result = self._windows[stretch] = tuple((end + self.grace_ms, f"w|{end:014d}|") for end in ends)
+        return result
 
     def close(self, bound: int, limit: int) -> Closed:
         taken = self._by_end.take(bound + 1, limit)

@@ -207,7 +207,7 @@ class SlidingState(KeyedState):
             kept[0] = min(kept[0], time + 1)
         if self.touched is not None:
             touched = times[bisect_left(times, since) : bisect_left(times, time + self._size)]
-            self.touched.update((key, each) for each in touched)
+            self.touched.update((key, item) for item in touched)
 
     def _closed(self, key: str, held: list[Any], bound: int) -> tuple[list[Window], list[Any] | None]:
         _, done, times, values, *rest = held
@@ -220,7 +220,7 @@ class SlidingState(KeyedState):
         if past == len(times) and not rest:
             return windows, None
         # With no window left to close, the values wait for later ones that may still come in time.
-        newest = max(times[-1:] + [late[0] for each in rest for late in each])
+        newest = max(times[-1:] + [late[0] for item in rest for late in item])
         due = times[last] + 1 if last < len(times) else newest + self._size
         done = max(done, times[last - 1] if last else done)
         return windows, [due, done, times[past:], values[past:], *rest]
@@ -238,7 +238,7 @@ class SlidingState(KeyedState):
         size, init, add_all = self._size, self.aggregation.init, self.aggregation.add_all
         times, values = held[2:4]
         late = held[4] if len(held) > 4 else ()
-        found = []
+        result = []
         start = 0
         for place in range(first, last):
             time = times[place]
@@ -251,8 +251,8 @@ class SlidingState(KeyedState):
             if late and (more := [(at, value) for at, since, value in late if begin < at and since <= time]):
                 both = sorted([*zip(times[start : place + 1], inside, strict=True), *more], key=_time_of)
                 inside = [value for _, value in both]
-            found.append(Window(key, begin + 1, time + 1, add_all(init(), inside)))
-        return found
+            result.append(Window(key, begin + 1, time + 1, add_all(init(), inside)))
+        return result
 
 
 def _copied(held: list[Any] | None) -> list[Any]:

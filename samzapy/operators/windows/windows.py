@@ -224,7 +224,7 @@ class EventTimeWindows:
         for part, first in runs_of_partitions(batch):
             keys, values, times = columns(part, first, len(batch), (key, value, time))
             if not set(map(type, keys)) <= _TEXT:
-                wrong = next(place for place, found in enumerate(keys) if type(found) is not str)
+                wrong = next(place for place, got in enumerate(keys) if type(got) is not str)
                 self._refuse_key(part[wrong], keys[wrong])
             if self._on_change:
                 self._time.check_all(part, times)
@@ -241,12 +241,6 @@ class EventTimeWindows:
     def observe(self, envelope: IncomingMessageEnvelope, time_ms: int | None = None) -> None:
         """Accept the event time of a message that belongs into no window. Raises as `add`."""
         self._receive(envelope, envelope.event_time if time_ms is None else time_ms)
-
-    @property
-    def holding(self) -> SystemStreamPartition | None:
-        """The partition that kept windows open at the last `advance`: the partition that is furthest behind, or one
-        without any message yet. None if all were idle."""
-        return self._time.holding
 
     def advance(self, collector: MessageCollector) -> None:
         """Close the windows that are over, and send early results if they are due. Call it in the task's `window`."""
