@@ -19,9 +19,10 @@ from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, Job
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
-from samzapy.checkpoint.offsets import Positions, Target
 from samzapy.checkpoint.records import (
+    Positions,
     Startpoint,
+    Target,
     merged_startpoints,
     pending,
     pending_of_all,

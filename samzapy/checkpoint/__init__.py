@@ -1,18 +1,123 @@
-"""Keeps the checkpoints of a job: in a topic or in files."""
+"""Keeps the checkpoints of a job, in a topic or in files: makes the manager that `task.checkpoint.*` asks for."""
 
-from samzapy.checkpoint.factories import (
-    CheckpointManagerFactory,
-    Clients,
-    FileCheckpointManagerFactory,
-    TopicCheckpointManagerFactory,
-    manager_for,
-)
-from samzapy.config.job import checkpoint_topic
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, RecordHistory
+from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.topic import SamzaRecords, TopicCheckpointManager
+from samzapy.config.checkpoint import CheckpointConfig
+from samzapy.config.job import JobConfig, checkpoint_topic
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.plugins import PluginError, load_class
+
+
+class NoCheckpointManager(CheckpointManager):
+    """Keeps nothing. A job without checkpoints has no owner either: two copies of it run side by side."""
+
+    def start(self) -> None:
+        """There is nothing to create."""
+
+    def read(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
+        return dict.fromkeys(task_names)
+
+    def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
+        """Nothing is kept."""
+
+    def read_record(self, record: JobRecord, *, wait: bool = True) -> RecordHistory:
+        return RecordHistory(())
+
+    def write_record(self, record: JobRecord, value: Mapping[str, Any], producer: SystemProducer | None = None) -> None:
+        """Nothing is kept: the planner numbers the tasks of the same inputs in the same way."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Clients(Protocol):
+    """The clients of the job's systems that a manager may use; each is made when first asked for."""
+
+    def admin(self, system: str) -> SystemAdmin:
+        """The admin of a system."""
+        ...
+
+    def consumer(self, system: str) -> SystemConsumer:
+        """A new consumer of a system."""
+        ...
+
+    def producer(self, system: str) -> SystemProducer:
+        """The producer of a system."""
+        ...
+
+
+class CheckpointManagerFactory(ABC):
+    """Makes the checkpoint manager of a job; `task.checkpoint.factory` names it."""
+
+    @abstractmethod
+    def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
+        """A manager for the job; connects to nothing yet."""
+
+
+#: Settings of a new checkpoint topic, unless the defaults of its system differ.
+_TOPIC_DEFAULTS = {"segment.bytes": "26214400", "max.message.bytes": "1000012"}
+
+
+class TopicCheckpointManagerFactory(CheckpointManagerFactory):
+    """A compacted topic on `task.checkpoint.system`."""
+
+    def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
+        system = checkpoint.system
+        if system is None:
+            problem = ConfigProblem("task.checkpoint.system", None, "is required (or set job.default.system)")
+            raise ConfigError([problem])
+        defaults = job.systems[system].default_stream
+        settings = {name: defaults.get(name, value) for name, value in _TOPIC_DEFAULTS.items()}
+        settings["cleanup.policy"] = "compact"
+        spec = StreamSpec(checkpoint_topic(job.name, job.id), 1, settings, checkpoint.replication_factor)
+        return TopicCheckpointManager(
+            system,
+            spec,
+            lambda: clients.admin(system),
+            lambda: clients.consumer(system),
+            lambda: clients.producer(system),
+            samza_records=SamzaRecords(job.grouper, write=checkpoint.samza_records),
+        )
+
+
+class FileCheckpointManagerFactory(CheckpointManagerFactory):
+    """Files below `task.checkpoint.path`, in a folder for each job."""
+
+    def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
+        if checkpoint.path is None:
+            raise ConfigError([ConfigProblem("task.checkpoint.path", None, "is required for checkpoints in files")])
+        return FileCheckpointManager(Path(checkpoint.path) / job.job_name)
+
+
+def manager_for(job: JobConfig, clients: Clients) -> CheckpointManager:
+    """The manager that the job file asks for; for `none` one that keeps nothing. Raises ConfigError."""
+    checkpoint = job.task.checkpoint
+    if checkpoint is None:
+        return NoCheckpointManager()
+    try:
+        factory = load_class(checkpoint.factory)()
+    except PluginError as cause:
+        raise ConfigError([ConfigProblem("task.checkpoint.factory", checkpoint.factory, str(cause))]) from cause
+    if not isinstance(factory, CheckpointManagerFactory):
+        problem = ConfigProblem("task.checkpoint.factory", checkpoint.factory, "must be a CheckpointManagerFactory")
+        raise ConfigError([problem])
+    return factory.manager(job, checkpoint, clients)
+
 
 __all__ = [
     "CheckpointManagerFactory",
     "Clients",
     "FileCheckpointManagerFactory",
+    "NoCheckpointManager",
     "TopicCheckpointManagerFactory",
     "checkpoint_topic",
     "manager_for",

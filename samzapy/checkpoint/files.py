@@ -26,69 +26,19 @@ _TEMPORARY = ".tmp"
 _LEFT_S = 86_400.0
 
 
-def _nothing() -> None:
-    return
-
-
-class WholeFiles:
-    """Writes the files of one folder atomically and durably, in one thread.
+class FileCheckpointManager(CheckpointManager):
+    """One file per task and per record of the job, with the value of the checkpoint topic's record.
 
     Several processes may write one file: a superseded process may be suspended in a write, and go on after its
     successor has written the file. So each write has its own temporary file, which is synced and renamed to the file's
     name; then the folder is synced.
     """
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
-        self._folder = folder
-        self._clock = clock
-        self._tidied = False
-
-    def write(self, name: str, *parts: bytes, check: Callable[[], None] = _nothing) -> None:
-        """Replace the file `name`, durably on return. `check` is called just before the rename; if it raises, the file
-        stays as it was. Raises OSError."""
-        # Not named after the file: the longest possible name leaves no room for a suffix.
-        beside = self._folder / f".{secrets.token_hex(16)}{_TEMPORARY}"
-        try:
-            with beside.open("xb") as file:
-                for part in parts:
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            check()
-            beside.replace(self._folder / name)
-        except BaseException:
-            with suppress(OSError):
-                beside.unlink()
-            raise
-        self._sync_folder()
-        if not self._tidied:
-            self._tidied = True
-            self._tidy()
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-    def _tidy(self) -> None:
-        """Remove the temporary files that killed processes have left."""
-        now_s = self._clock.wall_ms() / 1000
-        with suppress(OSError):
-            for path in self._folder.iterdir():
-                with suppress(OSError):
-                    if path.suffix == _TEMPORARY and now_s - path.stat().st_mtime > _LEFT_S:
-                        path.unlink()
-
-
-class FileCheckpointManager(CheckpointManager):
-    """One file per task and per record of the job, with the value of the checkpoint topic's record."""
-
     def __init__(self, folder: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         """`folder` belongs to one job; it is made when the job starts."""
         self._folder = folder
-        self._files = WholeFiles(folder, clock)
+        self._clock = clock
+        self._tidied = False
 
     def start(self) -> None:
         try:
@@ -162,7 +112,34 @@ class FileCheckpointManager(CheckpointManager):
             raise EnvironmentFailure(f"{path}: cannot read the checkpoint ({cause.strerror})") from cause
 
     def _store(self, path: Path, data: bytes, check: Callable[[], None] = lambda: None) -> None:
+        """Replace the file, durably on return. `check` is called just before the rename; if it raises, the file stays
+        as it was."""
+        temporary = self._folder / f".{secrets.token_hex(16)}{_TEMPORARY}"
         try:
-            self._files.write(path.name, data, check=check)
+            try:
+                with temporary.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                check()
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+            folder = os.open(self._folder, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
         except OSError as cause:
             raise EnvironmentFailure(f"{path}: cannot write the checkpoint ({cause.strerror})") from cause
+        if not self._tidied:
+            self._tidied = True
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove the temporary files that killed processes have left."""
+        now_s = self._clock.wall_ms() / 1000
+        with suppress(OSError):
+            for path in self._folder.glob(f"*{_TEMPORARY}"):
+                if now_s - path.stat().st_mtime > _LEFT_S:
+                    path.unlink()

@@ -25,7 +25,7 @@ import msgspec
 from samzapy.api.event_time import CheckpointStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
-from samzapy.checkpoint.factories import Clients
+from samzapy.checkpoint import Clients
 from samzapy.checkpoint.topic import read_to
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig, state_checkpoint_topic

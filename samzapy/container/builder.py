@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.metrics import MetricsRegistry
@@ -16,11 +16,10 @@ from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
 from samzapy.config.task import Guarantee
-from samzapy.container.commit.protocol import AtMostOnce, CommitProtocol, CommitSettings
-from samzapy.container.commit.state import AwaitedState, StateRecords, StateWriter, TransactionalState
+from samzapy.container.commit.protocol import AtMostOnce, CommitProtocol, StateWriter
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder
-from samzapy.container.inputs.inputs import InputBuilder, Inputs, heads_of
+from samzapy.container.inputs.inputs import Inputs, container_inputs, heads_of
 from samzapy.container.inputs.starting_offsets import (
     StartingPositions,
     TaskStart,
@@ -29,13 +28,13 @@ from samzapy.container.inputs.starting_offsets import (
     own_changelog_ends,
 )
 from samzapy.container.outputs.producers import TaskProducers
-from samzapy.container.run_loop import LoopControl, LoopPeriods, RunLoop
+from samzapy.container.run_loop import LoopControl, RunLoop
 from samzapy.container.side_inputs import SideInputs, fill_stores
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.container.tasks.task_builder import Plugins, TaskBuilder
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.job.lease import ContainerLease, UserFailure
+from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.job.transactions import transactional_id
 from samzapy.serializers import StreamSerdes
@@ -89,7 +88,7 @@ class ContainerBuilder:
             outputs_inside=config.task.guarantee.outputs_in_transaction,
         )
         self._stream_serdes = StreamSerdes(config, plugins.serdes, plugins.task_class)
-        self._tasks = TaskBuilder(
+        self.tasks = TaskBuilder(
             config,
             model,
             plugins,
@@ -104,10 +103,6 @@ class ContainerBuilder:
         """Fence the container's predecessor, where transactions carry the state. `must_own` raises when the
         container is no longer this attempt's."""
         self._producers.take_over(must_own)
-
-    @property
-    def last_failure(self) -> UserFailure | None:
-        return self._tasks.last_failure.failure
 
     def purge(self) -> None:
         """Throw away unsent records, from any thread: another attempt owns the container."""
@@ -193,33 +188,24 @@ class ContainerBuilder:
             self.config, stores, decoder_of, self._clients.consumer, self._clock, on_restore, should_stop
         )
 
-    def task(
-        self, name: str, stores: TaskStores, start: TaskStart, lease: ContainerLease, should_stop: Callable[[], bool]
-    ) -> TaskInstance:
-        return self._tasks.task(name, stores, start, lease, should_stop)
-
-    def init(self, task: TaskInstance, start: TaskStart, epoch: int) -> None:
-        self._tasks.init(task, start, epoch)
-
     def run_loop(
         self,
         tasks: Sequence[TaskInstance],
         inputs: Inputs,
         side: SideInputs,
         committer: CommitProtocol,
-        control: LoopControl,
+        should_stop: Callable[[], bool],
+        drain_to: Callable[[], Mapping[SystemStreamPartition, int] | None],
     ) -> RunLoop:
         task = self.config.task
-        periods = LoopPeriods(task.window_ms, task.commit_ms)
         return RunLoop(
             tasks,
             inputs,
-            self._tasks.executor(control.should_stop),
+            self.tasks.executor(should_stop),
             side=side,
             committer=committer,
-            control=control,
+            control=LoopControl(should_stop, drain_to, task.window_ms, task.commit_ms),
             clock=self._clock,
-            periods=periods,
         )
 
     def committer(
@@ -233,25 +219,31 @@ class ContainerBuilder:
         """The commit protocol of the container. `must_own` raises when another attempt is known to own it; `confirm`
         asks first."""
         guarantee = self.config.task.guarantee
-        inside = self._producers.system if guarantee.outputs_in_transaction else None
-        settings = CommitSettings(
-            self._state_writer(confirm), lease.epoch, self._clock, self.metrics, must_own, inside, inputs.epochs
-        )
+        changelogs = {store.changelog.system for store in self.config.stores.values() if store.changelog}
+        state = StateWriter(self._checkpoints, self._producers, self._clients.admin, changelogs, confirm)
+        named: dict[str, Any] = {
+            "epoch": lease.epoch,
+            "clock": self._clock,
+            "metrics": self.metrics,
+            "must_own": must_own,
+            "outputs_inside": self._producers.system if guarantee.outputs_in_transaction else None,
+            "epochs": inputs.epochs,
+        }
         if guarantee is Guarantee.AT_MOST_ONCE:
-            return AtMostOnce(settings, ownership.look, lease.duration_s)
-        return CommitProtocol(settings)
-
-    def _state_writer(self, confirm: Callable[[], object]) -> StateWriter:
-        changelogs = frozenset(store.changelog.system for store in self.config.stores.values() if store.changelog)
-        records = StateRecords(self._checkpoints, self._producers.state, changelogs, self._clients.admin, confirm)
-        transaction = self._producers.transaction
-        if transaction is not None:
-            return TransactionalState(records, transaction)
-        return AwaitedState(records)
+            return AtMostOnce(state, ownership.look, lease.duration_s, **named)
+        return CommitProtocol(state, **named)
 
     def inputs(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Inputs:
-        made = InputBuilder(self.config, self.model.ssps, self._clients, self._stream_serdes, self._clock, self.metrics)
-        return made.inputs(ends, tasks, self._tasks.raw, self._tasks.kind)
+        return container_inputs(
+            self.config,
+            self._clients,
+            tasks,
+            serdes_of=self._stream_serdes,
+            clock=self._clock,
+            metrics=self.metrics,
+            ends=ends,
+            raw=self.tasks.raw,
+        )
 
     def heads(self) -> dict[SystemStreamPartition, int]:
         return heads_of(self.model.ssps, self._clients)
@@ -260,4 +252,4 @@ class ContainerBuilder:
         with ExitStack() as closing:
             closing.callback(self._clients.close)
             closing.callback(self._checkpoints.close)
-            closing.callback(self._tasks.close)
+            closing.callback(self.tasks.close)

@@ -27,7 +27,7 @@ from samzapy.clock import Clock
 from samzapy.container.builder import ContainerBuilder, JobProgress
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.inputs.inputs import Inputs
-from samzapy.container.run_loop import LoopControl, RunLoop
+from samzapy.container.run_loop import RunLoop
 from samzapy.container.side_inputs import SideInputs
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
@@ -225,11 +225,11 @@ class Container:
         side = builder.fill_stores(self._stores, self._on_restore, should_stop)
         self._opened.append(side.close)
         for name, start in starts.items():
-            self._tasks.append(builder.task(name, self._stores[name], start, self._lease, should_stop))
+            self._tasks.append(builder.tasks.task(name, self._stores[name], start, self._lease, should_stop))
         reach("start.5")
         # 6  init
         for task in self._tasks:
-            builder.init(task, starts[task.name], epoch)
+            builder.tasks.init(task, starts[task.name], epoch)
             task.join(self._ownership.run_id, progress.checkpoints[task.name])
         reach("start.6")
         # 7  inputs
@@ -239,8 +239,7 @@ class Container:
         committer.commit([task for task in self._tasks if self._must_commit(task, progress)], force=True)
         self._start_inputs(inputs)
         reach("start.7")
-        control = LoopControl(self._heartbeat.should_stop, self._drain_to)
-        loop = builder.run_loop(self._tasks, inputs, side, committer, control)
+        loop = builder.run_loop(self._tasks, inputs, side, committer, should_stop, self._drain_to)
         self._running = _Running(loop, inputs, side, committer)
         self._committed.publish(published_stores(self._stores.values()))
         return loop
@@ -324,7 +323,7 @@ class Container:
         tasks, restoring = list(self._tasks), dict(self._restoring)
         processed, commits = sum(task.processed for task in tasks), self.commits
         done = (processed, commits, tuple(restoring.values()))
-        watch, failure = self._watch, self._builder.last_failure
+        watch, failure = self._watch, self._builder.tasks.last_failure.failure
         facts = NO_FACTS if watch is None else watch.facts(phase, done, failure)
         return ContainerReport(
             container_id=self._builder.model.id,

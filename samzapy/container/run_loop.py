@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
+from typing import NamedTuple
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
@@ -35,26 +35,16 @@ MAX_WAIT_S = 0.1
 _MAX_CHECK_S = 0.05
 
 
-def _no_drain() -> None:
-    """The default of `LoopControl.drain_to`: the job is never drained."""
+class LoopControl(NamedTuple):
+    """What a run loop asks its container, and its periods.
 
-
-@dataclass(frozen=True)
-class LoopControl:
-    """The questions that a run loop asks its container.
-
-    1. `should_stop`, between steps: whether to commit and stop. It raises to end the attempt without a commit.
-    2. `drain_to`, between polls: the offsets where the inputs end once the job is drained, None until then.
+    `should_stop`, asked between steps: whether to commit and stop. It raises to end the attempt without a commit.
+    `drain_to`, asked between polls: the offsets where the inputs end once the job is drained, None until then.
+    `window_ms`, `commit_ms`: milliseconds between calls of `window`, and between commits; zero or less: never.
     """
 
     should_stop: Callable[[], bool]
-    drain_to: Callable[[], Mapping[SystemStreamPartition, int] | None] = _no_drain
-
-
-@dataclass(frozen=True)
-class LoopPeriods:
-    """Milliseconds between calls of `window`, and between commits. Zero or less: never."""
-
+    drain_to: Callable[[], Mapping[SystemStreamPartition, int] | None]
     window_ms: int
     commit_ms: int
 
@@ -73,14 +63,13 @@ class RunLoop:
         committer: CommitProtocol,
         control: LoopControl,
         clock: Clock,
-        periods: LoopPeriods,
     ) -> None:
         now = clock.monotonic()
         self._tasks = tasks
         self._inputs = inputs
         self._executor = executor
         self._committer = committer
-        self._control = control
+        self._should_stop, self._drain_to = control.should_stop, control.drain_to
         self._clock = clock
         self._draining = False
         self._readers: dict[SystemStreamPartition, list[TaskInstance]] = {}
@@ -91,8 +80,8 @@ class RunLoop:
         self._open: dict[str, set[SystemStreamPartition]] = {task.name: set(task.offsets) for task in tasks}
         self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]
         self._timed = [task for task in tasks if task.timers.can_fire or task.event_clock.intermediate]
-        self._window = Schedule(periods.window_ms if self._windowed else 0, now)
-        self._commit = Schedule(periods.commit_ms, now)
+        self._window = Schedule(control.window_ms if self._windowed else 0, now)
+        self._commit = Schedule(control.commit_ms, now)
         self._idle = Schedule(min((task.event_clock.check_ms for task in tasks), default=0), now)
         #: What is due, in this order; without a schedule at each check.
         self._agenda: list[tuple[Schedule | None, Callable[[], object]]] = [
@@ -179,7 +168,7 @@ class RunLoop:
         self._positions_wanted = True
 
     def _stop_requested(self) -> bool:
-        return self.stopping or self._control.should_stop()
+        return self.stopping or self._should_stop()
 
     def _settle(self, quiet: Quiet, task: TaskInstance | None = None) -> str:
         return self._executor.settle(quiet, task, stopping=self.stopping)
@@ -237,7 +226,7 @@ class RunLoop:
             self.commit()
         if self._clock.monotonic() >= self._check_at:
             self._check_agenda()
-        if self._control.should_stop():
+        if self._should_stop():
             self.stopping = True
 
     def _handle_control(self, task: TaskInstance, ssp: SystemStreamPartition, control: SentControl) -> None:
@@ -316,7 +305,7 @@ class RunLoop:
                     task.collector.hand_over()
                     self.commit()
             task.collector.hand_over()
-            if not fired or self._control.should_stop():
+            if not fired or self._should_stop():
                 return
             if task.over_budget():
                 self.commit()
@@ -324,7 +313,7 @@ class RunLoop:
     # Ends
 
     def _check_drain(self) -> None:
-        if not self._draining and (ends := self._control.drain_to()) is not None:
+        if not self._draining and (ends := self._drain_to()) is not None:
             self._draining = True
             self._inputs.end_at(ends)
 

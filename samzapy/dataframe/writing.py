@@ -23,9 +23,10 @@ from samzapy.admin.running import refuse_if_running
 from samzapy.admin.take_over import Claim, take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint.offsets import Positions, Target
 from samzapy.checkpoint.records import (
+    Positions,
     Startpoint,
+    Target,
     adopt_ends,
     read_owner,
     refuse_copied,

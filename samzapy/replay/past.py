@@ -39,7 +39,7 @@ from samzapy.api.system import (
     SystemTraits,
     describe_all,
 )
-from samzapy.checkpoint.factories import NoCheckpointManager
+from samzapy.checkpoint import NoCheckpointManager
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure, ProducerError
 from samzapy.replay.history import Place

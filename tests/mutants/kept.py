@@ -197,17 +197,17 @@ _INPUTS = (
 
 #: Where a task starts, and what it holds then.
 _STATE = (
-    Mutant("samzapy/checkpoint/offsets.py", "if log.oldest <= committed:", "if True:", (_OFFSETS,)),
+    Mutant("samzapy/checkpoint/records.py", "if log.oldest <= committed:", "if True:", (_OFFSETS,)),
     Mutant(
-        "samzapy/checkpoint/offsets.py", "committed > log.upcoming and", "committed > log.upcoming + 1 and", (_OFFSETS,)
+        "samzapy/checkpoint/records.py", "committed > log.upcoming and", "committed > log.upcoming + 1 and", (_OFFSETS,)
     ),
     Mutant(
-        "samzapy/checkpoint/offsets.py",
+        "samzapy/checkpoint/records.py",
         "checkpoint is None or stream.reset_offset else",
         "checkpoint is None else",
         (_OFFSETS,),
     ),
-    Mutant("samzapy/checkpoint/offsets.py", "max(log.oldest, log.upcoming - 1)", "log.upcoming - 1", (_OFFSETS,)),
+    Mutant("samzapy/checkpoint/records.py", "max(log.oldest, log.upcoming - 1)", "log.upcoming - 1", (_OFFSETS,)),
     Mutant(
         "samzapy/storage/changelog/restore.py",
         "positions[r.ssp] >= r.bound]",
@@ -312,7 +312,7 @@ _LOOP = (
         "        return True\n",
         (_CAUSES,),
     ),
-    Mutant("samzapy/container/errors/undo_journal.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)),
+    Mutant("samzapy/container/errors/recovery.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)),
     Mutant("samzapy/container/errors/processing.py", "                begin()\n", "", (_POLICIES,)),
     Mutant(
         "samzapy/container/errors/processing.py",
@@ -351,7 +351,7 @@ _LOOP = (
         (_BATCHES + "/test_failing_batches.py",),
     ),
     Mutant(
-        "samzapy/container/errors/undo_journal.py",
+        "samzapy/container/errors/recovery.py",
         "                store.delete_all([each for each, held in pairs if held is None])\n",
         "",
         (_BATCHES + "/test_halving.py",),
@@ -363,7 +363,7 @@ _LOOP = (
         (_BATCHES + "/test_batch_ids.py",),
     ),
     Mutant(
-        "samzapy/container/tasks/batches.py",
+        "samzapy/container/tasks/synchronous.py",
         "if ssp in ended or now",
         "if now",
         (_BATCHES + "/test_batch_tasks.py",),
@@ -420,11 +420,11 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/container/commit/protocol.py",
-        "        self._settings.must_own()\n        epoch, now, atomic",
+        "        self._must_own()\n        epoch, now, atomic",
         "        epoch, now, atomic",
         (_COMMIT,),
     ),
-    Mutant("samzapy/container/commit/state.py", "ends[ssp] - 1", "ends[ssp]", (_FOREIGN,)),
+    Mutant("samzapy/container/commit/protocol.py", "ends[ssp] - 1", "ends[ssp]", (_FOREIGN,)),
     Mutant(
         "samzapy/container/commit/protocol.py",
         "                    producer.flush()\n",
@@ -433,7 +433,7 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/container/commit/protocol.py",
-        '        reach("commit.5a")\n        self._settings.must_own()\n        state.commit(tasks)\n',
+        '        reach("commit.5a")\n        self._must_own()\n        state.commit(tasks)\n',
         '        reach("commit.5a")\n        for task in tasks:\n            task.stores.apply(task.changelog_offsets, offsets[task.name])\n        reach("commit.6")\n        state.commit(tasks)\n',
         (_COMMIT,),
     ),
@@ -584,7 +584,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/unit/storage/kv/test_cache_budget.py",),
     ),
     Mutant(
-        "samzapy/container/errors/undo_journal.py",
+        "samzapy/container/errors/recovery.py",
         "if len(found) == len(keys):",
         "if True:",
         ("tests/unit/container/errors/test_undo_journal.py",),

@@ -11,8 +11,7 @@ from samzapy import AsyncStreamTask, IncomingMessageEnvelope, OutgoingMessageEnv
 from samzapy import SystemStreamPartition as Ssp
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.config.task import AsyncConfig
-from samzapy.container.errors.recovery import LastFailure, Recovery, TolerantCollector
-from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.errors.recovery import LastFailure, Recovery, TolerantCollector, UndoJournal
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Outbox

@@ -10,7 +10,7 @@ import click
 from samzapy.admin.positions import JobPositions, Move, move_positions, read_positions
 from samzapy.admin.running import NO_DRIVER, describe_run, look_for_run
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.checkpoint.offsets import Target
+from samzapy.checkpoint.records import Target
 from samzapy.cli.output import (
     INPUTS,
     TAKE_OVER,

@@ -11,46 +11,29 @@
 
 A commit is the container's: one transaction holds the state of all its tasks, whichever task asked for it. The
 guarantee says where outputs (step 3) and positions are; `AtMostOnce` commits the positions of a poll first. Where no
-transaction carries the state, steps 4 and 5 are awaited one after the other (`state` has both ways).
+transaction carries the state, steps 4 and 5 are awaited one after the other (`StateWriter` has both ways).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import SystemAdmin
 from samzapy.clock import Clock
-from samzapy.container.commit.state import StateWriter
+from samzapy.container.outputs.producers import TaskProducers
 from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.errors import ForeignRecords
 from samzapy.failpoints import reach
 
 logger = logging.getLogger(__name__)
 
 #: Next offsets to process, by task name.
 Positions = Mapping[str, Mapping[SystemStreamPartition, int]]
-
-
-@dataclass(frozen=True)
-class CommitSettings:
-    """The parts that every commit needs.
-
-    `state` writes changelogs and checkpoints. `outputs_inside`: the system with outputs in the transaction of the
-    state, None if all outputs are acknowledged before it. `must_own` raises TaskMigrated when the lease is lost; it is
-    asked right before a checkpoint, since a late one would undo a successor's. `epochs` gives the leader epochs of what
-    was read.
-    """
-
-    state: StateWriter
-    epoch: int
-    clock: Clock
-    metrics: MetricsRegistry
-    must_own: Callable[[], object]
-    outputs_inside: str | None = None
-    epochs: Callable[[], Mapping[SystemStreamPartition, int]] = dict
 
 
 #: The bounds of the buckets for the time of a commit, and of its steps, in seconds.
@@ -75,6 +58,85 @@ class StepTimes:
         self._since = now
 
 
+class StateWriter:
+    """Steps 4 and 5 of a commit.
+
+    With a transaction, one of one producer holds the changelog and checkpoint records of all tasks of the container.
+    Only the task writes to its changelog partition, so its last record in the open transaction is where the partition
+    ends. One request for all partitions finds that; the report of each single record would cost half as much as the
+    record. Records of another writer in between or behind show as a gap before the task's first one
+    (`ChangelogEnd.sent`).
+
+    Without a transaction a crash between steps 4 and 5 leaves changes without their positions, so state may hold inputs
+    twice; and an earlier run that is still at work may overwrite this run's records.
+    """
+
+    def __init__(
+        self,
+        checkpoints: CheckpointManager,
+        producers: TaskProducers,
+        admin_of: Callable[[str], SystemAdmin],
+        changelog_systems: Iterable[str],
+        confirm: Callable[[], object],
+    ) -> None:
+        """`changelog_systems` have the changelogs of the job's stores. `confirm` asks the coordinator for the
+        container's owner, and raises if that is another attempt."""
+        self._checkpoints = checkpoints
+        self._producer_of = producers.state
+        self._transaction = producers.transaction
+        self._admin_of = admin_of
+        self._systems = sorted(set(changelog_systems))
+        self._confirm = confirm
+        #: Whether changelog records and checkpoint become visible together.
+        self.atomic = producers.transaction is not None
+
+    def acknowledge_changes(self, tasks: Sequence[TaskInstance]) -> None:
+        """Send the tasks' changes to their changelogs and wait for every ack. Raises ForeignRecords when another
+        writer is there."""
+        try:
+            for system in self._systems:
+                ends = [end for task in tasks for end in task.stores.changelog_ends(system)]
+                logs = self._admin_of(system).offsets([end.ssp for end in ends]) if ends else {}
+                for end in ends:
+                    end.check(logs[end.ssp])
+            for task in tasks:
+                task.stores.send_changes(self._producer_of)
+            sent = {system: self._producer_of(system).flush() for system in self._systems}
+            last_of = self._last_of(tasks) if self.atomic else lambda ssp: sent[ssp.system].get(ssp[1:])
+            for task in tasks:
+                task.changelog_offsets = task.stores.changelog_offsets(last_of)
+        except ForeignRecords as foreign:
+            # Records of a successor are not foreign: `confirm` raises then, and this attempt ends.
+            self._confirm()
+            for task in tasks:
+                task.stores.refuse(foreign.ssp, foreign)
+            raise
+
+    def _last_of(self, tasks: Sequence[TaskInstance]) -> Callable[[SystemStreamPartition], int | None]:
+        """The offset of the last record of each changelog partition in the open transaction."""
+        changed = [ssp for task in tasks for ssp in task.stores.changed()]
+        ends: dict[SystemStreamPartition, int] = {}
+        for system in sorted({ssp.system for ssp in changed}):
+            logs = self._admin_of(system).offsets([ssp for ssp in changed if ssp.system == system])
+            ends.update((ssp, log.upcoming) for ssp, log in logs.items())
+        return lambda ssp: ends[ssp] - 1
+
+    def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Make the checkpoints, by task name, part of the transaction, or durable."""
+        self._checkpoints.write(checkpoints, self._transaction)
+
+    def write_ahead(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Make the checkpoints durable, outside of any transaction."""
+        self._checkpoints.write(checkpoints)
+
+    def commit(self, tasks: Sequence[TaskInstance]) -> None:
+        """Make everything durable and visible."""
+        if self._transaction is not None:
+            self._transaction.commit()
+        for task in tasks:
+            task.stores.changes_committed(int(self.atomic))
+
+
 class CommitProtocol:
     """Commits tasks of one container. Each step ends in the fail point `commit.N`.
 
@@ -82,12 +144,31 @@ class CommitProtocol:
     checkpoint.
     """
 
-    def __init__(self, settings: CommitSettings) -> None:
-        self._settings = settings
-        self._commits = settings.metrics.counter("commit", "commits")
-        self._commit_time = settings.metrics.timer("commit", "commit")
-        self._commit_times = settings.metrics.histogram("commit", "commit", SECONDS)
-        self._steps = StepTimes(settings.metrics, settings.clock)
+    def __init__(
+        self,
+        state: StateWriter,
+        *,
+        epoch: int,
+        clock: Clock,
+        metrics: MetricsRegistry,
+        must_own: Callable[[], object],
+        outputs_inside: str | None = None,
+        epochs: Callable[[], Mapping[SystemStreamPartition, int]] = dict,
+    ) -> None:
+        """`outputs_inside`: the system with outputs in the transaction of the state, None if all outputs are
+        acknowledged before it. `must_own` raises TaskMigrated when the lease is lost; it is asked right before a
+        checkpoint, since a late one would undo a successor's. `epochs` gives the leader epochs of what was read."""
+        self._state = state
+        self._epoch = epoch
+        self._clock = clock
+        self._metrics = metrics
+        self._must_own = must_own
+        self._outputs_inside = outputs_inside
+        self._epochs = epochs
+        self._commits = metrics.counter("commit", "commits")
+        self._commit_time = metrics.timer("commit", "commit")
+        self._commit_times = metrics.histogram("commit", "commit", SECONDS)
+        self._steps = StepTimes(metrics, clock)
         self.count = 0
         #: By task, the positions of its last checkpoint.
         self.committed: dict[str, Mapping[SystemStreamPartition, int]] = {}
@@ -103,10 +184,10 @@ class CommitProtocol:
             else:
                 task.stores.flush_if_due()
         if due:
-            self._settings.must_own()
-            started = self._settings.clock.monotonic()
+            self._must_own()
+            started = self._clock.monotonic()
             self._run(due)
-            took = self._settings.clock.monotonic() - started
+            took = self._clock.monotonic() - started
             self._commit_time.update(took)
             self._commit_times.update(took)
         for task in tasks:
@@ -114,7 +195,7 @@ class CommitProtocol:
 
     def leave_out(self, why: str) -> None:
         logger.warning("A commit is left out: %s", why)
-        self._settings.metrics.counter("commit", "commits-skipped").inc()
+        self._metrics.counter("commit", "commits-skipped").inc()
 
     def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
         """Called before a poll is processed: `ends` are the offsets after its last messages."""
@@ -123,7 +204,7 @@ class CommitProtocol:
         self.commit(tasks, force=True)
 
     def _run(self, tasks: Sequence[TaskInstance]) -> None:
-        state, steps = self._settings.state, self._steps
+        state, steps = self._state, self._steps
         steps.begin()
         # 1  input offsets
         offsets = self._take_offsets(tasks)
@@ -142,7 +223,7 @@ class CommitProtocol:
         checkpoints = self._checkpoints(tasks, self._positions(tasks, offsets))
         state.write_checkpoints(checkpoints)
         reach("commit.5a")
-        self._settings.must_own()
+        self._must_own()
         state.commit(tasks)
         reach("commit.5")
         steps.end("checkpoint")
@@ -179,7 +260,7 @@ class CommitProtocol:
         for task in tasks:
             for system in sorted(task.collector.systems):
                 producer = task.collector.producer_of(system)
-                if system != self._settings.outputs_inside and id(producer) not in flushed:
+                if system != self._outputs_inside and id(producer) not in flushed:
                     producer.flush()
                     flushed.add(id(producer))
         reach("commit.3a")
@@ -188,9 +269,9 @@ class CommitProtocol:
         reach("commit.3")
 
     def _checkpoints(self, tasks: Sequence[TaskInstance], positions: Positions) -> dict[str, Checkpoint]:
-        self._settings.must_own()
-        epoch, now, atomic = self._settings.epoch, self._settings.clock.wall_ms(), self._settings.state.atomic
-        read_in = self._settings.epochs()
+        self._must_own()
+        epoch, now, atomic = self._epoch, self._clock.wall_ms(), self._state.atomic
+        read_in = self._epochs()
         return {
             task.name: task.checkpoint(positions[task.name], epoch, now, atomic=atomic, read_in=read_in)
             for task in tasks
@@ -198,7 +279,7 @@ class CommitProtocol:
 
     def _count(self, tasks: Sequence[TaskInstance]) -> None:
         for task in tasks:
-            task.committed(self._settings.metrics)
+            task.committed(self._metrics)
         self.count += 1
         self._commits.inc()
         reach("commit.7")
@@ -226,10 +307,10 @@ class AtMostOnce(CommitProtocol):
     3. A reader of checkpoints skips checkpoints of an earlier epoch.
     """
 
-    def __init__(self, settings: CommitSettings, look: Callable[[], object], lease_s: float) -> None:
+    def __init__(self, state: StateWriter, look: Callable[[], object], lease_s: float, **more: Any) -> None:
         """`look` raises JobTakenOver when a newer run is the owner. `lease_s`: as long as a successor waits, in
         seconds."""
-        super().__init__(settings)
+        super().__init__(state, **more)
         self._look = look
         self._look_s = lease_s / 2
         self._looked_at = float("-inf")
@@ -244,9 +325,9 @@ class AtMostOnce(CommitProtocol):
         # 5  checkpoint records, ahead of the messages
         checkpoints = self._checkpoints(polled, self._ahead)
         reach("ahead.1")
-        self._settings.state.write_ahead(checkpoints)
+        self._state.write_ahead(checkpoints)
         # A successor that read the checkpoints before that ack begins at this poll as well.
-        self._settings.must_own()
+        self._must_own()
         self._see_owner()
         reach("commit.5")
 
@@ -256,7 +337,7 @@ class AtMostOnce(CommitProtocol):
         super().finish(tasks)
 
     def _see_owner(self) -> None:
-        now = self._settings.clock.monotonic()
+        now = self._clock.monotonic()
         if now - self._looked_at > self._look_s:
             self._look()
             self._looked_at = now

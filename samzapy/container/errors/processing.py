@@ -17,12 +17,16 @@ from typing import Any, NoReturn
 from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.container.errors.recovery import Recovery, RetryInterrupted, TolerantCollector, is_about_its_message
-from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.errors.recovery import (
+    Recovery,
+    RetryInterrupted,
+    TolerantCollector,
+    UndoJournal,
+    is_about_its_message,
+)
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark
-from samzapy.container.tasks.batches import ProcessBatch, as_batch
-from samzapy.container.tasks.synchronous import Process, Processing
+from samzapy.container.tasks.synchronous import Process, ProcessBatch, Processing, as_batch
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import RecordTooLarge, SerdeError
 

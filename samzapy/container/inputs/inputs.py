@@ -14,7 +14,7 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, SystemConsumer
-from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask
+from samzapy.api.task import AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
@@ -241,104 +241,73 @@ _POLL, _POLL_OF_BATCHES = 2_000, 16_000
 _DECODED = 256
 
 
-class InputBuilder:
-    """Makes the inputs of one container."""
+def container_inputs(
+    config: JobConfig,
+    clients: SystemClients,
+    tasks: Sequence[TaskInstance],
+    *,
+    serdes_of: Callable[[SystemStream], tuple[Serde | None, Serde | None]],
+    clock: Clock,
+    metrics: MetricsRegistry,
+    ends: Mapping[SystemStreamPartition, int],
+    raw: RawRecords,
+) -> Inputs:
+    """Consumers and decoders of the partitions that the tasks read, without fetching anything. `metrics` get the
+    distance of bootstrap streams from their heads."""
+    task, ssps = config.task, frozenset(ssp for each in tasks for ssp in each.offsets)
+    batches = any(isinstance(each.task, BatchTask) for each in tasks)
+    over = {ssp for each in tasks for ssp in each.event_clock.over}
+    own_ends = {ssp: end for ssp, end in ends.items() if ssp in ssps}
+    # These had ended before the restart: they are over unless new messages have come.
+    own_ends = {**heads_of(over - own_ends.keys(), clients), **own_ends}
+    tolerant = not task.errors.policies[Stage.DESERIALIZE].only_fails
 
-    def __init__(
-        self,
-        config: JobConfig,
-        ssps: frozenset[SystemStreamPartition],
-        clients: SystemClients,
-        serdes_of: Callable[[SystemStream], tuple[Serde | None, Serde | None]],
-        clock: Clock,
-        metrics: MetricsRegistry,
-    ) -> None:
-        """`metrics` get the distance of bootstrap streams from their heads."""
-        self._config = config
-        self._ssps = ssps
-        self._clients = clients
-        self._serdes_of = serdes_of
-        self._clock = clock
-        self._metrics = metrics
+    def decoder(stream: SystemStream) -> Decoder:
+        plain = Decoder(*serdes_of(stream), tolerant=tolerant, columns=batches)
+        return ControlDecoder(plain) if config.stream(stream).intermediate else plain
 
-    def inputs(
-        self,
-        ends: Mapping[SystemStreamPartition, int],
-        tasks: Sequence[TaskInstance],
-        raw: RawRecords,
-        kind: type[AnyTask],
-    ) -> Inputs:
-        """Make consumers and decoders of every partition, without fetching anything. `tasks` are the readers, of the
-        class `kind`."""
-        task = self._config.task
-        streams = {ssp.system_stream for ssp in self._ssps}
-        over = {ssp for each in tasks for ssp in each.event_clock.over}
-        own_ends = {ssp: end for ssp, end in ends.items() if ssp in self._ssps}
-        # These had ended before the restart: they are over unless new messages have come.
-        own_ends = {**heads_of(over - own_ends.keys(), self._clients), **own_ends}
-        finished: set[SystemStreamPartition] = set()
-        return Inputs(
-            self._consumers(self._bootstrap(own_ends, tasks, finished), tasks, kind),
-            {stream: self._decoder(stream, kind) for stream in streams},
-            own_ends,
-            self._clock,
-            PollLimits(self._poll_size(kind), task.max_idle_ms / 1000.0, self._decoded_at_once(kind)),
-            raw=raw,
-            finished=finished,
-        )
-
-    def _decoder(self, stream: SystemStream, kind: type[AnyTask]) -> Decoder:
-        tolerant = not self._config.task.errors.policies[Stage.DESERIALIZE].only_fails
-        decoder = Decoder(*self._serdes_of(stream), tolerant=tolerant, columns=issubclass(kind, BatchTask))
-        return ControlDecoder(decoder) if self._config.stream(stream).intermediate else decoder
-
-    def _poll_size(self, kind: type[AnyTask]) -> int:
-        return self._config.task.poll_batch_size or (_POLL_OF_BATCHES if issubclass(kind, BatchTask) else _POLL)
-
-    def _decoded_at_once(self, kind: type[AnyTask]) -> int | None:
-        """The records that are decoded at a time, None for a whole poll: as a batch, or since at-most-once commits a
-        poll before its messages are processed, and must not pass over one that cannot be decoded."""
-        whole = issubclass(kind, BatchTask) or self._config.task.guarantee is Guarantee.AT_MOST_ONCE
-        return None if whole else _DECODED
-
-    def _consumers(
-        self, bootstrap: Bootstrap | None, tasks: Sequence[TaskInstance], kind: type[AnyTask]
-    ) -> Mapping[str, SystemConsumer]:
-        consumers = {system: self._clients.consumer(system) for system in sorted({ssp.system for ssp in self._ssps})}
-        if not is_wanted(self._config, self._ssps):
-            return consumers
-        task = self._config.task
-        size = most = self._poll_size(kind)
-        if issubclass(kind, (AsyncStreamTask, CoroutineTask)):
+    finished: set[SystemStreamPartition] = set()
+    size = most = task.poll_batch_size or (_POLL_OF_BATCHES if batches else _POLL)
+    consumers = {system: clients.consumer(system) for system in sorted({ssp.system for ssp in ssps})}
+    if is_wanted(config, ssps):
+        if any(isinstance(each.task, (AsyncStreamTask, CoroutineTask)) for each in tasks):
             most = min(most, _PORTIONS_IN_FLIGHT * task.asynchronous.max_concurrency * len(tasks))
         choosing = ChoosingConsumer(
             consumers,
-            chooser_of(self._config, self._ssps),
-            Portion(self._clock, most),
+            chooser_of(config, ssps),
+            Portion(clock, most),
             most_waiting=2 * size,
             max_idle_s=task.max_idle_ms / 1000.0,
-            bootstrap=bootstrap,
+            bootstrap=_bootstrap(config, clients, own_ends, tasks, finished, metrics, clock),
         )
-        return dict.fromkeys(consumers, choosing)
+        consumers = dict.fromkeys(consumers, choosing)
+    # At-most-once commits a poll before its messages are processed, and must not pass over one that cannot be decoded.
+    whole = batches or task.guarantee is Guarantee.AT_MOST_ONCE
+    limits = PollLimits(size, task.max_idle_ms / 1000.0, None if whole else _DECODED)
+    decoders = {stream: decoder(stream) for stream in {ssp.system_stream for ssp in ssps}}
+    return Inputs(consumers, decoders, own_ends, clock, limits, raw=raw, finished=finished)
 
-    def _bootstrap(
-        self,
-        ends: Mapping[SystemStreamPartition, int],
-        tasks: Sequence[TaskInstance],
-        finished: set[SystemStreamPartition],
-    ) -> Bootstrap | None:
-        """The gate before all other streams. If a partition ends before its head, its end counts as its head.
-        `finished`: the live set of the partitions that have ended."""
-        ssps = {ssp for ssp in self._ssps if self._config.stream(ssp.system_stream).bootstrap}
-        if not ssps:
-            return None
-        heads = {ssp: min(head, ends.get(ssp, head)) for ssp, head in heads_of(ssps, self._clients).items()}
 
-        def processed(ssp: SystemStreamPartition) -> int:
-            return min(task.offsets[ssp] for task in tasks if ssp in task.offsets)
+def _bootstrap(
+    config: JobConfig,
+    clients: SystemClients,
+    ends: Mapping[SystemStreamPartition, int],
+    tasks: Sequence[TaskInstance],
+    finished: set[SystemStreamPartition],
+    metrics: MetricsRegistry,
+    clock: Clock,
+) -> Bootstrap | None:
+    """The gate before all other streams. If a partition ends before its head, its end counts as its head. `finished`:
+    the live set of the partitions that have ended."""
+    gated = {ssp for task in tasks for ssp in task.offsets if config.stream(ssp.system_stream).bootstrap}
+    if not gated:
+        return None
+    heads = {ssp: min(head, ends.get(ssp, head)) for ssp, head in heads_of(gated, clients).items()}
 
-        left = self._metrics.gauge("inputs", "bootstrap-remaining").set
-        return Bootstrap(heads, processed, left, finished, self._clock)
+    def processed(ssp: SystemStreamPartition) -> int:
+        return min(task.offsets[ssp] for task in tasks if ssp in task.offsets)
+
+    return Bootstrap(heads, processed, metrics.gauge("inputs", "bootstrap-remaining").set, finished, clock)
 
 
 def logs_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, OffsetRange]:

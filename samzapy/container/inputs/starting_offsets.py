@@ -10,8 +10,7 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange
-from samzapy.checkpoint.offsets import Target, starting_offset
-from samzapy.checkpoint.records import Startpoint, pending
+from samzapy.checkpoint.records import Startpoint, Target, pending, starting_offset
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
 from samzapy.container.inputs.inputs import logs_of

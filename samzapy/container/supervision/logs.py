@@ -27,8 +27,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from samzapy.config.supervision import LogConfig
-from samzapy.container.commit.protocol import CommitProtocol
-from samzapy.container.commit.state import TransactionalState
+from samzapy.container.commit.protocol import CommitProtocol, StateWriter
 from samzapy.container.errors.processing import BatchProcessing, TolerantProcessing
 from samzapy.container.errors.user_failures import UserCalls
 from samzapy.container.outputs.producers import TransactionOnDemand
@@ -106,7 +105,7 @@ _KNOWN: dict[CodeType, Callable[[Variables], Activity]] = {
     AsyncMessages._begin.__code__: _asynchronous("work"),  # noqa: SLF001
     AsyncMessages._run.__code__: _asynchronous("message"),  # noqa: SLF001
     UserCalls.call.__code__: _call,
-    TransactionalState.commit.__code__: _own("waits for a transaction to be committed"),
+    StateWriter.commit.__code__: _own("waits for a transaction to be committed"),
     TransactionOnDemand._begin.__code__: _own("waits for a transaction to begin"),  # noqa: SLF001
     CommitProtocol._run.__code__: _own("in a commit"),  # noqa: SLF001
 }

@@ -13,8 +13,7 @@ from samzapy.api.task import AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.task import AsyncConfig
-from samzapy.container.errors.recovery import TolerantCollector, is_about_its_message
-from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.errors.recovery import TolerantCollector, UndoJournal, is_about_its_message
 from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Mark

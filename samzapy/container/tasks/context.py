@@ -1,18 +1,23 @@
-"""The runtime objects that a task's code receives: its context in `init`, its coordinator in every call."""
+"""The runtime objects that a task's code receives: its context in `init` with the checkpoints of a private state, and
+its coordinator in every call."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from samzapy.api.collector import RequestScope, TaskCoordinator
+from samzapy.api.collector import MessageCollector, RequestScope, TaskCoordinator
 from samzapy.api.context import TaskContext
-from samzapy.api.event_time import StateCheckpoints, Timers
+from samzapy.api.event_time import CheckpointStore, StateCheckpoints, StateCheckpointTask, TaskClock, TimedState, Timers
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.errors import StoreError
+from samzapy.clock import Clock
+from samzapy.errors import RestoreError, SamzapyError, StoreError, TaskFailed
+from samzapy.failpoints import reach
+
+Offsets = Mapping[SystemStreamPartition, int]
 
 
 class ContainerTaskContext(TaskContext):
@@ -169,3 +174,178 @@ class CoordinatorRequests(TaskCoordinator):
         """The loop has carried out the requests; a vote to shut down stays."""
         self.pending = False
         self.commit_asked = False
+
+
+class KeptTimes(NamedTuple):
+    """The times of the task's checkpoints, ascending. `open`: the task has processed nothing since the last one, so
+    that one stands for every later time."""
+
+    times: tuple[int, ...]
+    open: bool
+
+
+class TaskCheckpoints:
+    """The checkpoints of a task's private state; this task has none."""
+
+    @property
+    def given(self) -> StateCheckpoints | None:
+        """The checkpoints as the task's `init` gets them, None for none."""
+        return None
+
+    @property
+    def kept(self) -> KeptTimes | None:
+        """The times for the job's checkpoint clock; None before `init` has found or made the first checkpoint. May be
+        called from any thread."""
+        return None
+
+    def started(self) -> None:
+        """`init` has returned: the task is at the positions of the recovered checkpoint."""
+
+    def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> bool:
+        """A commit begins; returns whether a state was taken. Raises TaskFailed if the user's code does."""
+        return False
+
+    def keep(self) -> None:
+        """The commit is durable."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """The number written since the start, the size of the last one, and the times of the first and last one
+        kept."""
+        return {}
+
+    def close(self) -> None:
+        """Release the store."""
+
+
+NO_STATE_CHECKPOINTS = TaskCheckpoints()
+
+
+class KeptStateCheckpoints(TaskCheckpoints, StateCheckpoints):
+    """Takes and persists the checkpoints of a task with a private state, in step with its commits.
+
+        a commit begins         take the state; the task may send outputs with it
+        the commit              offsets and outputs
+        the commit is durable   persist the state, so that it never holds a message with lost outputs
+
+    After a crash in between, the previous checkpoint is the last one; its positions are behind the committed ones.
+
+    `offsets` is the task's live map of positions; `job_clock` the job's checkpoint clock as the coordinator keeps
+    it.
+
+    A task can start with any of its checkpoints, since each one holds its own positions. The clock chooses the same
+    moment in event time for all tasks.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        store: CheckpointStore,
+        interval_ms: int,
+        job_clock: Callable[[], int | None],
+        offsets: Offsets,
+        clock: Clock,
+        *,
+        committed: bool,
+        reset: bool,
+    ) -> None:
+        """`committed`: whether the task has ever committed, and so must have a state; `reset`: whether all its inputs
+        are reset, which resets the state as well."""
+        self._task = task
+        self._store = store
+        self._interval_ms = interval_ms
+        self._job_clock = job_clock
+        self._offsets = offsets
+        self._clock = clock
+        self._persisted_at = clock.monotonic()
+        self._committed, self._reset = committed, reset
+        self._taken: TimedState | None = None
+        self._written = self._bytes = 0
+        #: Replaced as a whole: another thread reads it.
+        self._kept: tuple[tuple[int, ...], Offsets] = (), {}
+
+    @property
+    def given(self) -> StateCheckpoints:
+        return self
+
+    @property
+    def interval_ms(self) -> int:
+        return self._interval_ms
+
+    @property
+    def start_ms(self) -> int:
+        return self._job_clock() or 0
+
+    @property
+    def overdue(self) -> bool:
+        return self._clock.monotonic() - self._persisted_at >= self._interval_ms / 1000.0
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether no message was processed since the last one."""
+        return self._kept[1] == self._offsets
+
+    @property
+    def kept(self) -> KeptTimes | None:
+        times, offsets = self._kept
+        return KeptTimes(times, offsets == self._offsets) if times else None
+
+    def recover(self) -> TimedState | None:
+        times = self._store.times()
+        if self._reset:
+            self._store.remove(times)
+            return None
+        if not times:
+            if self._committed:
+                raise RestoreError(
+                    f"{self._task}: the job has committed and has no state checkpoint ({self._store.place(0)} and "
+                    "others); "
+                    "to begin anew run it once with samza.reset.offset=true for every input"
+                )
+            return None
+        time_ms = self._recoverable(times)
+        self._store.remove([later for later in times if later > time_ms])
+        found = TimedState(time_ms, self._store.recover(time_ms), self._store.place(time_ms))
+        self._kept = tuple(each for each in times if each <= time_ms), {}
+        return found
+
+    def persist(self, state: TimedState) -> None:
+        self._store.persist(state.time_ms, state.value)
+        reach("state.persisted")
+        self._written, self._bytes = self._written + 1, len(state.value)
+        self._persisted_at = self._clock.monotonic()
+        times = sorted({*self._kept[0], state.time_ms})
+        needed = self._recoverable(times)
+        self._store.remove([time_ms for time_ms in times if time_ms < needed])
+        self._kept = tuple(time_ms for time_ms in times if time_ms >= needed), dict(self._offsets)
+
+    def started(self) -> None:
+        self._kept = self._kept[0], dict(self._offsets)
+
+    def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> bool:
+        assert isinstance(task, StateCheckpointTask)
+        try:
+            self._taken = None if self.unchanged else task.take_checkpoint(clock, collector)
+        except SamzapyError:
+            raise
+        except Exception as cause:
+            message = f"{self._task}: take_checkpoint failed: {type(cause).__name__}: {cause}"
+            raise TaskFailed(message) from cause
+        return self._taken is not None
+
+    def keep(self) -> None:
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            reach("state.taken")
+            self.persist(taken)
+
+    def metrics(self) -> Mapping[str, float]:
+        times = self._kept[0] or (0,)
+        return {"written": self._written, "bytes": self._bytes, "oldest-ms": times[0], "newest-ms": times[-1]}
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _recoverable(self, times: list[int]) -> int:
+        """The latest time up to the job's clock; the oldest time if the clock is unknown."""
+        job_clock = self._job_clock()
+        return max((time_ms for time_ms in times if job_clock is not None and time_ms <= job_clock), default=times[0])

@@ -33,9 +33,9 @@ from samzapy.container.errors.recovery import (
     LastFailure,
     Recovery,
     TolerantCollector,
+    UndoJournal,
     interruptible_pause,
 )
-from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import ControlSender
 from samzapy.container.event_time.timers import NO_TIMERS, StoredTimers, TaskTimers
@@ -44,12 +44,22 @@ from samzapy.container.outputs.collector import BufferingCollector, Outbox, Serd
 from samzapy.container.outputs.output_ids import IdentifiedBatches, IdentifiedProcess, OutputIds
 from samzapy.container.outputs.producers import TaskProducers, record_limit
 from samzapy.container.tasks.asynchronous import AsynchronousExecutor, AsyncMessages
-from samzapy.container.tasks.batches import BatchExecutor, ProcessBatch
-from samzapy.container.tasks.context import ContainerTaskContext, CoordinatorRequests
+from samzapy.container.tasks.context import (
+    NO_STATE_CHECKPOINTS,
+    ContainerTaskContext,
+    CoordinatorRequests,
+    KeptStateCheckpoints,
+    TaskCheckpoints,
+)
 from samzapy.container.tasks.executor import TaskExecutor
 from samzapy.container.tasks.in_flight import EventLoop, LoopThreadStore
-from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, TaskCheckpoints
-from samzapy.container.tasks.synchronous import Processing, StrictProcessing, SynchronousExecutor
+from samzapy.container.tasks.synchronous import (
+    BatchExecutor,
+    ProcessBatch,
+    Processing,
+    StrictProcessing,
+    SynchronousExecutor,
+)
 from samzapy.container.tasks.task_instance import PositionNotes, TaskInstance, UserSide
 from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel
@@ -92,7 +102,7 @@ class TaskBuilder:
     ) -> None:
         self._config = config
         self._container_id = model.id
-        self._task_class = plugins.task_class
+        self.kind = plugins.task_class
         self._new_events = plugins.events
         self._clients = clients
         self._producers = producers
@@ -116,10 +126,6 @@ class TaskBuilder:
         serde = self._serdes_of(stream)[1]
         return None if serde is None else serde.object_type
 
-    @property
-    def kind(self) -> type[AnyTask]:
-        return self._task_class
-
     @cached_property
     def _events(self) -> EventLoop:
         # Made by the thread that runs the tasks.
@@ -132,7 +138,7 @@ class TaskBuilder:
 
         Raises ConfigError, UnknownStream.
         """
-        task, ids, journal, requests = self._task_class(), self._output_ids(name), UndoJournal(), CoordinatorRequests()
+        task, ids, journal, requests = self.kind(), self._output_ids(name), UndoJournal(), CoordinatorRequests()
         in_turn = isinstance(task, (StreamTask, BatchTask))
         if in_turn and self._config.task.errors.only_fails:
             control = self._control.of_task(name)
@@ -193,7 +199,7 @@ class TaskBuilder:
 
     def executor(self, should_stop: Callable[[], bool]) -> TaskExecutor:
         task = self._config.task
-        if issubclass(self._task_class, BatchTask):
+        if issubclass(self.kind, BatchTask):
             return BatchExecutor(self._processing, self._clock, self._metrics, task.batch)
         if not self._messages:
             return SynchronousExecutor(self._processing, self._clock, self._metrics)

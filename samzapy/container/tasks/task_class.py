@@ -1,16 +1,15 @@
-"""Loads the user's task class, refuses one that cannot run, and notices methods that are never called."""
+"""Loads the user's task class, refuses one that cannot run, and warns of methods that are never called."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 
 from samzapy.api.batch import BatchTask
 from samzapy.api.task import ABILITIES, AnyTask, AsyncStreamTask, CoroutineTask, StreamTask, TimerTask, takes
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.plugins import PluginError, is_own, load_class
+from samzapy.plugins import PluginError, load_class
 
 #: The method that each kind of task must define.
 _KINDS: dict[type, str] = {
@@ -44,9 +43,7 @@ def _shortcoming(found: type) -> str | None:
         return f"must be one of {' and '.join(kind.__name__ for kind in kinds)}, not both"
     kind, missing = kinds[0], ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
     if missing:
-        near = next((each for each, method in _near(found, {_METHODS.get(kind, "process"): _parameters(kind)})), None)
-        hint = f"; did you mean that by {near}?" if near else ""
-        return f"must define {_KINDS[kind]}; missing: {missing}{hint}"
+        return f"must define {_KINDS[kind]}; missing: {missing}"
     return _unfit_method(found, kind)
 
 
@@ -86,58 +83,20 @@ def _accepts(found: type, name: str, count: int) -> bool:
     return True
 
 
-#: The similarity from which one name may have been meant for the other, from 0 to 1.
-_ALIKE = 0.75
-
-
 def never_called(found: type[AnyTask]) -> Iterator[str]:
-    """Warnings about methods that look like one that samzapy calls, but are not: `initialise`, `on_window`, an `init`
-    without its parameter."""
-    methods = _abilities()
-    for name, parameters in methods.items():
+    """Warnings about methods that are named like one that samzapy calls, but take other parameters: an `init` without
+    its context."""
+    for name, parameters in _abilities().items():
         own = getattr(found, name, None)
         if callable(own) and not takes(own, parameters) and name not in {"window", "close"}:
             yield (
                 f"task.class: {found.__name__}.{name} is never called: it must take {parameters - 1} "
                 f"argument{'s' * (parameters != 2)} beside self"
             )
-    missing = {name: parameters for name, parameters in methods.items() if not hasattr(found, name)}
-    for name, method in _near(found, missing):
-        yield f"task.class: {found.__name__}.{name} is never called; did you mean {method}?"
 
 
 def _parameters(kind: type) -> int:
     return len(inspect.signature(getattr(kind, _METHODS.get(kind, "process"))).parameters)
-
-
-def _near(found: type, missing: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """The user's methods that are nearly called like a missing one, and take its parameters; each with the missing
-    one."""
-    for name in _own_methods(found):
-        for method, parameters in missing.items():
-            if _is_near(name, method) and takes(getattr(found, name), parameters):
-                yield name, method
-                break
-
-
-def _own_methods(found: type) -> Iterable[str]:
-    """The public methods of the user's classes."""
-    known = _abilities()
-    return {
-        name: None
-        for base in found.__mro__
-        if not is_own(base) and base is not object
-        for name, value in vars(base).items()
-        if inspect.isfunction(value) and not name.startswith("_") and name not in known
-    }
-
-
-def _is_near(name: str, method: str) -> bool:
-    """Whether one may have been meant by the other: `initialize` and init, `on_window` and window, `proces` and
-    process."""
-    plain, wanted = (text.lower().removeprefix("on_").replace("_", "") for text in (name, method))
-    longer = wanted == "init" and plain.startswith(wanted) and name.isalpha()
-    return longer or difflib.SequenceMatcher(None, plain, wanted).ratio() >= _ALIKE
 
 
 def check_timers(config: JobConfig, task_class: type[AnyTask]) -> None:

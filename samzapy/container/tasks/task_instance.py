@@ -29,9 +29,8 @@ from samzapy.container.errors.user_failures import Finish, UserCalls, as_returne
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.timers import NO_TIMERS, TaskTimers
 from samzapy.container.outputs.collector import BufferingCollector
-from samzapy.container.tasks.context import CoordinatorRequests
+from samzapy.container.tasks.context import NO_STATE_CHECKPOINTS, CoordinatorRequests, TaskCheckpoints
 from samzapy.container.tasks.sinks import TaskSinks
-from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, TaskCheckpoints
 from samzapy.errors import FailedCall, SerdeError
 from samzapy.storage.task_stores import TaskStores
 from samzapy.storage.views.timers import Timer

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from samzapy.api.event_time import TimerClock
-from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
+from samzapy.container.errors.recovery import JournaledStore, UndoJournal
 from samzapy.errors import ConfigError, StoreClosed, StoreError
 from samzapy.testing import open_store
 

@@ -17,8 +17,7 @@ from samzapy import (
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.event_time import CheckpointStore
 from samzapy.container.event_time.clock import EventClock
-from samzapy.container.tasks.context import ContainerTaskContext
-from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
+from samzapy.container.tasks.context import ContainerTaskContext, KeptStateCheckpoints
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.job.lease import TaskProgress
 from samzapy.metrics import Registry

@@ -10,7 +10,7 @@ from samzapy.admin.user_code import checked_code
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.api.task import StreamTask
-from samzapy.checkpoint.factories import TopicCheckpointManagerFactory
+from samzapy.checkpoint import TopicCheckpointManagerFactory
 from samzapy.config.job import checkpoint_stream
 from samzapy.config.loader import load_job
 from samzapy.system.clients import system_factory

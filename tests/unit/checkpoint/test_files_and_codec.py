@@ -12,11 +12,9 @@ import pytest
 from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange
-from samzapy.checkpoint import checkpoint_topic, codec
-from samzapy.checkpoint.factories import manager_for
+from samzapy.checkpoint import checkpoint_topic, codec, manager_for
 from samzapy.checkpoint.files import FileCheckpointManager
-from samzapy.checkpoint.offsets import starting_offset
-from samzapy.checkpoint.records import read_changelog_partitions, write_changelog_partitions
+from samzapy.checkpoint.records import read_changelog_partitions, starting_offset, write_changelog_partitions
 from samzapy.checkpoint.states import state_checkpoints
 from samzapy.config.loader import load_job
 from samzapy.config.streams import StreamConfig

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from samzapy import IncomingMessageEnvelope, SystemStreamPartition
 from samzapy.api.envelope import ID_HEADER, Origin, OutputId
-from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
+from samzapy.container.errors.recovery import JournaledStore, UndoJournal
 from samzapy.operators import Deduplicator
 from samzapy.testing import open_store
 

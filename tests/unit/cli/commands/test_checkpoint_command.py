@@ -19,8 +19,7 @@ from samzapy.admin.positions import Move, move_positions
 from samzapy.api.checkpoint import JobRun
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
-from samzapy.checkpoint.offsets import Target
-from samzapy.checkpoint.records import read_owner, write_owner
+from samzapy.checkpoint.records import Target, read_owner, write_owner
 from samzapy.config.loader import load_job
 from samzapy.job.model import JobModel
 from samzapy.system.clients import job_clients

@@ -7,7 +7,7 @@ import pytest
 
 from samzapy import CoroutineTask, InitableTask, StreamTask
 from samzapy.api.event_time import ClockListenerTask
-from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.errors.recovery import UndoJournal
 from samzapy.storage.views.heap import HeapStore
 from samzapy.testing import ManualClock, TaskTestDriver, open_store
 

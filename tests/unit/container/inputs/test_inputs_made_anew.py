@@ -11,8 +11,7 @@ from samzapy import InitableTask, StreamTask
 from samzapy.admin.positions import Move, move_positions, write_startpoints
 from samzapy.admin.running import NO_DRIVER
 from samzapy.api.system import StreamSpec
-from samzapy.checkpoint.offsets import Target
-from samzapy.checkpoint.records import read_owner, write_owner
+from samzapy.checkpoint.records import Target, read_owner, write_owner
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import PositionVoid
 from samzapy.failpoints import FailPointReached, arm, disarm

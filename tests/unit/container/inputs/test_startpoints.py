@@ -17,10 +17,10 @@ from samzapy.admin.running import NO_DRIVER
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
-from samzapy.checkpoint.offsets import Target
 from samzapy.checkpoint.records import (
     EXPIRY_MS,
     Startpoint,
+    Target,
     pending,
     pending_of_all,
     read_owner,

@@ -4,7 +4,7 @@ import pytest
 
 from samzapy.api.event_time import CheckpointStore, StateCheckpointTask, TaskClock, TimedState
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
+from samzapy.container.tasks.context import KeptStateCheckpoints
 from samzapy.errors import RestoreError, TaskFailed
 from samzapy.testing import ManualClock
 

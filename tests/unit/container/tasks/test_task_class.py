@@ -14,7 +14,7 @@ from samzapy import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.container.tasks.task_class import load_task_class, never_called
+from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError
 from samzapy.plugins import path_of
 
@@ -47,36 +47,6 @@ def test_a_method_counts_without_its_interface_if_it_takes_the_same_arguments(in
     assert not issubclass(task_with(**{name: lambda self, a, b, c, d, e, f: None}), interface)
     assert not issubclass(task_with(**{name: 3}), interface)
     assert not issubclass(Base, interface)
-
-
-@pytest.mark.parametrize(
-    ("name", "method", "meant"),
-    [
-        ("initialise", lambda self, context: None, "init"),
-        ("initialize", lambda self, context: None, "init"),
-        ("on_init", lambda self, context: None, "init"),
-        ("on_window", lambda self, collector, coordinator: None, "window"),
-        ("on_close", lambda self: None, "close"),
-        ("on_timers", lambda self, key, time_ms, collector, coordinator: None, "on_timer"),
-        ("watermark", lambda self, time_ms, collector, coordinator: None, "on_watermark"),
-        ("on_end_of_streams", lambda self, collector, coordinator: None, "on_end_of_stream"),
-    ],
-)
-def test_a_near_miss_is_a_warning(name, method, meant):
-    method.__name__ = name
-    assert list(never_called(task_with(**{name: method}))) == [
-        f"task.class: Task.{name} is never called; did you mean {meant}?"
-    ]
-
-
-class Misspelt(StreamTask):
-    def proces(self, envelope, collector, coordinator):
-        """Nothing."""
-
-
-def test_a_misspelt_process_is_named():
-    with pytest.raises(ConfigError, match="missing: process; did you mean that by proces"):
-        load_task_class(path_of(Misspelt))
 
 
 def refused(made):

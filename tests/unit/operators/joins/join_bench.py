@@ -10,7 +10,7 @@ from typing import Any, final
 from samzapy import IncomingMessageEnvelope, SystemStream, SystemStreamPartition
 from samzapy.api.context import ContainerContext, Context, JobContext
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
+from samzapy.container.errors.recovery import JournaledStore, UndoJournal
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.metrics import Registry
 from samzapy.testing import OpenStore, open_store
