@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -294,88 +295,64 @@ def state_checkpoint_stream(config: JobConfig) -> SystemStream | None:
 
 def own_streams(config: JobConfig) -> Mapping[SystemStream, str]:
     """The streams that only the runtime may write to, each with its description, as `the changelog of store 's'`."""
-    result = dict(_checkpoints(config))
-    for store in config.stores.values():
-        if store.changelog is not None:
-            result[store.changelog] = f"the changelog of store '{store.name}'"
-    return result
+    logged = {store.changelog: store.name for store in config.stores.values() if store.changelog is not None}
+    return _checkpoints(config) | {stream: f"the changelog of store '{name}'" for stream, name in logged.items()}
 
 
 def never_inputs(config: JobConfig) -> Mapping[SystemStream, str]:
     """The streams that no pattern makes an input, each with its use: streams of the runtime, outputs that the job file
     names, and streams that fill stores."""
-    result = {
-        stream: f"{key} names it"
-        for stream, key in (*_fillers(config), *_reported(config), *_outputs(config.resolved, config))
-    }
-    return result | dict(own_streams(config))
+    return {stream: f"{key} names it" for stream, key in _named(config)} | dict(own_streams(config))
 
 
 def check_changelogs(reader: Reader, config: JobConfig) -> None:
-    """Note a problem for every changelog with another use; `parse_stores` notes changelogs that two stores share."""
-    uses: dict[SystemStream, str] = {}
-    for stream, use in _other_uses(reader, config):
-        uses.setdefault(stream, use)
+    """Note a problem for every changelog with another use; `parse_stores` notes changelogs that two stores share.
+
+    1. A changelog that is an input would feed itself without end.
+    2. A changelog that is also an output would be restored into a store that never held those entries.
+    """
+    task = config.task
+    named = [*((stream, "task.inputs") for stream in task.inputs)]
+    named += ((ssp.system_stream, "task.broadcast.inputs") for ssp in task.broadcast_inputs)
+    named += _sources(config, replayed=True)
+    named += _named(config)
+    named += ((stream, f"streams.{stream_id}") for stream_id, stream in config.stream_ids.items())
+    uses = {stream: f"it is {what}" for stream, what in _checkpoints(config).items()}
+    uses |= {stream: f"{key} names it too" for stream, key in reversed(named)}
     for store in config.stores.values():
         if store.changelog is not None and store.changelog in uses:
             key = f"stores.{store.name}.changelog"
             reader.problem(key, f"expected a separate stream, but {uses[store.changelog]}", str(store.changelog))
 
 
-def _checkpoints(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
-    checkpoints, states = checkpoint_stream(config), state_checkpoint_stream(config)
-    if checkpoints is not None:
-        yield checkpoints, "the job's checkpoint topic"
-    if states is not None:
-        yield states, "the topic of the job's state checkpoints"
+def _checkpoints(config: JobConfig) -> dict[SystemStream, str]:
+    streams = {
+        checkpoint_stream(config): "the job's checkpoint topic",
+        state_checkpoint_stream(config): "the topic of the job's state checkpoints",
+    }
+    return {stream: what for stream, what in streams.items() if stream is not None}
 
 
-def _other_uses(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
-    for stream, name in _named(reader, config):
-        yield stream, f"{name} names it too"
-    for stream, what in _checkpoints(config):
-        yield stream, f"it is {what}"
-
-
-def _named(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
-    """The streams that the file names, each with its key."""
-    task = config.task
-    yield from ((stream, "task.inputs") for stream in task.inputs)
-    yield from ((ssp.system_stream, "task.broadcast.inputs") for ssp in task.broadcast_inputs)
-    for store in config.stores.values():
-        if store.source is not None and store.source.replayed:
-            key = f"stores.{store.name}.restore.inputs"
-            yield from ((stream, key) for stream in store.source.all_streams)
-    yield from _fillers(config)
-    yield from _reported(config)
-    yield from ((stream, f"streams.{stream_id}") for stream_id, stream in config.stream_ids.items())
-    yield from _outputs(reader.values, config)
-
-
-def _fillers(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
-    for store in config.stores.values():
-        if store.source is not None and not store.source.replayed:
-            key = f"stores.{store.name}.side.inputs"
-            yield from ((stream, key) for stream in store.source.all_streams)
-
-
-def _reported(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
+def _named(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
+    """The streams that the file names otherwise than as inputs, each with its key: those that fill stores, those that
+    the runtime writes, and those in the user's own keys that end in `.output` or `.outputs`."""
+    yield from _sources(config, replayed=False)
     if config.task.errors.dead_letters is not None:
         yield config.task.errors.dead_letters, "task.dead.letter.stream"
     for reporter in config.metrics_reporters:
         if reporter.stream is not None:
             yield reporter.stream, f"metrics.reporter.{reporter.name}.stream"
-
-
-def _outputs(values: Mapping[str, str], config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
-    """The streams in the user's own keys that end in `.output` or `.outputs`."""
-    for place, value in values.items():
-        if not place.endswith((".output", ".outputs")):
-            continue
-        for name in filter(None, map(str.strip, value.split(","))):
-            try:
+    for place, value in config.resolved.items():
+        for name in split_list(value) if place.endswith((".output", ".outputs")) else ():
+            with suppress(ValueError):
                 stream = config.stream_ids.get(name) or SystemStream.parse(name, config.default_system)
-            except ValueError:
-                continue
-            if stream.system in config.systems:
-                yield stream, place
+                if stream.system in config.systems:
+                    yield stream, place
+
+
+def _sources(config: JobConfig, *, replayed: bool) -> Iterator[tuple[SystemStream, str]]:
+    """The streams that fill stores without a changelog, each with its key."""
+    for store in config.stores.values():
+        if store.source is not None and store.source.replayed == replayed:
+            key = f"stores.{store.name}.{'restore' if replayed else 'side'}.inputs"
+            yield from ((stream, key) for stream in store.source.all_streams)

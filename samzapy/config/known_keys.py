@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import product
 from string import Formatter
 from typing import Any, NamedTuple
@@ -32,63 +32,73 @@ from samzapy.config.streams.systems import DatabaseConfig, SystemKeys, TableConf
 from samzapy.config.supervision import LogConfig, QueryConfig, ReporterConfig, SupervisionConfig
 from samzapy.config.task import AsyncConfig, BatchConfig, ChooserConfig, TaskConfig
 
+#: Samza's keys that change nothing here: names, in which `*` stands for any text, each with the reason.
 _NO_EFFECT: tuple[tuple[str, str], ...] = (
-    (r"app\.(class|runner\.class|mode|run\.id)", "a job is its task.class; `samzapy run` is the runner"),
-    (r"job\.factory\.class", "--runner and job.spark.master say where containers run"),
+    ("app.class app.runner.class app.mode app.run.id", "a job is its task.class; `samzapy run` is the runner"),
+    ("job.factory.class", "--runner and job.spark.master say where containers run"),
     (
-        r"job\.coordinator\.monitor-input-regex\.frequency\.ms",
+        "job.coordinator.monitor-input-regex.frequency.ms",
         "job.inputs.refresh.ms has the driver look for new inputs",
     ),
-    (r"job\.(coordinator|jmx|autosizing|debounce|security|diagnostics|drain-monitor)\..*", "no counterpart"),
-    (r"job\.coordinator\..*|job\.checkpoint\.validation\.enabled", "no counterpart"),
     (
-        r"job\.config\.rewriter\..*",
+        "job.config.rewriter.*",
         "samzapy takes one file and --config key=value; of rewriters it knows RegExTopicGenerator",
     ),
-    (r"job\.container\.(thread|commit|restore|heartbeat|task)\..*", "a container has one thread"),
     (
-        r"job\.systemstreampartition\.input\.expansion\.enabled",
+        (
+            "job.container.thread.* job.container.commit.* job.container.restore.* job.container.heartbeat.* "
+            "job.container.task.*"
+        ),
+        "a container has one thread",
+    ),
+    (
+        "job.systemstreampartition.input.expansion.enabled",
         "with state, new partitions always go to their keys' tasks",
     ),
-    (r"job\.systemstreampartition\.matcher\.config\..*|job\.system\.stream\..*", "no counterpart"),
-    (r"(yarn|cluster-manager|container|blob\.store|fs)\..*", "Spark places and limits containers"),
-    (r"task\.(opts|java\.home|execute|command\.class|log4j\..*)", "there is no JVM to launch"),
-    (r"task\.checkpoint\.segment\.bytes", "use systems.SYSTEM.default.stream.segment.bytes"),
-    (r"task\.live\.checkpoint\.max\.age", "there is one checkpoint format"),
-    (r"task\.checkpoint\.read\.versions", "a start reads samzapy's records or Samza's version 1, whichever are newer"),
-    (r"task\.transactional\.state\..*", "local stores never hold more than what was committed"),
-    (r"task\.commit\.timeout\.ms|task\.commit\.skip\..*", "a commit is never skipped"),
-    (r"task\.(callback\.(watermark|drain)|watermark\.quorum)\..*", "no counterpart"),
-    (r"task\.(poll\.interval\.ms|name\.grouper\.factory)", "no counterpart"),
-    (r"systems\.[^.]+\.(.+\.)?samza\.delete\.committed\.messages", "no counterpart"),
-    (r"streams\.[^.]+\.samza\.delete\.committed\.messages", "no counterpart"),
+    ("yarn.* cluster-manager.* container.* blob.store.* fs.*", "Spark places and limits containers"),
+    ("task.opts task.java.home task.execute task.command.class task.log4j.*", "there is no JVM to launch"),
+    ("task.checkpoint.segment.bytes", "use systems.SYSTEM.default.stream.segment.bytes"),
+    ("task.live.checkpoint.max.age", "there is one checkpoint format"),
+    ("task.checkpoint.read.versions", "a start reads samzapy's records or Samza's version 1, whichever are newer"),
+    ("task.transactional.state.*", "local stores never hold more than what was committed"),
+    ("task.commit.timeout.ms task.commit.skip.*", "a commit is never skipped"),
     (
-        r"stores\.(.+\.)?(backup|restore)\.factories",
+        "stores.backup.factories stores.*.backup.factories stores.restore.factories stores.*.restore.factories",
         "stores.X.changelog and stores.X.backup.path say where state is kept",
     ),
-    (r"stores\.(.+\.)?accesslog\..*", "calls of a store are not logged"),
-    (r"metrics\.timer\..*", "timers are always on"),
+    ("metrics.timer.*", "timers are always on"),
+    (
+        (
+            "job.coordinator.* job.jmx.* job.autosizing.* job.debounce.* job.security.* job.diagnostics.* "
+            "job.drain-monitor.* job.checkpoint.validation.enabled job.systemstreampartition.matcher.config.* "
+            "job.system.stream.* task.callback.watermark.* task.callback.drain.* task.watermark.quorum.* "
+            "task.poll.interval.ms task.name.grouper.factory systems.*.samza.delete.committed.messages "
+            "streams.*.samza.delete.committed.messages"
+        ),
+        "no counterpart",
+    ),
 )
+#: Samza's keys that would change a job, in the same form.
 _REFUSED: tuple[tuple[str, str], ...] = (
     (
-        r"stores\..+\.side\.inputs\.processor\.serialized\.instance",
+        "stores.*.side.inputs.processor.serialized.instance",
         "it is an object of the JVM: name a SideInputsProcessor class in side.inputs.processor.factory",
     ),
-    (r"job\.elasticity\.factor", "elasticity is not supported: leave it out or set 1"),
+    ("job.elasticity.factor", "elasticity is not supported: leave it out or set 1"),
     (
-        r"job\.systemstreampartition\.matcher\.class",
+        "job.systemstreampartition.matcher.class",
         "not supported: a job reads every partition of its inputs; leave it out, and skip the others in process",
     ),
     (
-        r"job\.config\.rewriters",
+        "job.config.rewriters",
         "not supported but for RegExTopicGenerator: write what the rewriter would, with ${env:NAME} for variables",
     ),
     (
-        r"job\.config\.loader\..*",
+        "job.config.loader.*",
         "not supported: start the job with the file that it would load, and --config key=value for single keys",
     ),
     (
-        r"(streams|systems\.[^.]+\.streams)\..+\.samza\.broadcast",
+        "streams.*.samza.broadcast systems.*.streams.*.samza.broadcast",
         "not supported: name the stream's partitions in task.broadcast.inputs",
     ),
 )
@@ -145,15 +155,6 @@ REMOVED: Mapping[str, str] = {
     "stores.*.backup.commits": "use backup.interval.ms",
     "stores.*.backup.kept": "the last 2 snapshots are kept",
 }
-#: Parts of the regular expressions and their readable form, replaced in this order.
-_READABLE = (
-    (r"(\..*)?", "[.*]"),
-    (r"(.+\.)?", "[*.]"),
-    (r"\.", "."),
-    (r"[^.]+", "*"),
-    (r".+", "*"),
-    (r".*", ".*"),
-)
 _NEUTRAL = {"", "1", "false"}
 #: Keys with an effect below keys without one.
 _WITH_EFFECT = ("yarn.container.count", "container.cache.", "container.rocksdb.")
@@ -161,16 +162,21 @@ _WITH_EFFECT = ("yarn.container.count", "container.cache.", "container.rocksdb."
 
 def no_effect(key: str) -> str | None:
     """The reason why Samza's `key` has no effect here; None for any other key."""
-    if key.startswith(_WITH_EFFECT):
-        return None
-    return next((reason for regex, reason in _NO_EFFECT if re.fullmatch(regex, key)), None)
+    return None if key.startswith(_WITH_EFFECT) else _reason(_NO_EFFECT, key)
 
 
 def refused(key: str, value: str) -> str | None:
     """The reason why a job with this key is refused; None if it is not."""
-    if value in _NEUTRAL:
-        return None
-    return next((reason for regex, reason in _REFUSED if re.fullmatch(regex, key)), None)
+    return None if value in _NEUTRAL else _reason(_REFUSED, key)
+
+
+def is_refusable(key: str) -> bool:
+    """Whether samzapy refuses `key` unless its value is neutral."""
+    return _reason(_REFUSED, key) is not None
+
+
+def _reason(table: tuple[tuple[str, str], ...], key: str) -> str | None:
+    return next((reason for names, reason in table if any(fnmatchcase(key, name) for name in names.split())), None)
 
 
 def removed(key: str) -> str | None:
@@ -183,24 +189,11 @@ def removed(key: str) -> str | None:
     return None
 
 
-def is_refusable(key: str) -> bool:
-    """Whether samzapy refuses `key` unless its value is neutral."""
-    return any(re.fullmatch(regex, key) for regex, _ in _REFUSED)
-
-
 def unsupported() -> list[tuple[str, str, str]]:
-    """Samza's keys that have no effect or are refused, sorted: (key, warning or refused, reason).
-
-    In a key `*` stands for any part, and `a|b` for either.
-    """
-    ignored = [(_readable(regex), "warning", reason) for regex, reason in _NO_EFFECT]
-    return sorted([*ignored, *((_readable(regex), "refused", reason) for regex, reason in _REFUSED)])
-
-
-def _readable(regex: str) -> str:
-    for part, text in _READABLE:
-        regex = regex.replace(part, text)
-    return regex.replace("..*", ".*")
+    """Samza's keys that have no effect or are refused, sorted: (key, warning or refused, reason)."""
+    tables = {"warning": _NO_EFFECT, "refused": _REFUSED}
+    rows = [(name, what, reason) for what, table in tables.items() for names, reason in table for name in names.split()]
+    return sorted(rows)
 
 
 #: The dataclasses with keys, by topic.
@@ -243,78 +236,69 @@ def texts() -> Mapping[str, str]:
     return texts_of(*SECTIONS)
 
 
+#: The placeholder that follows the beginning of a key.
+_PLACEHOLDERS = {
+    "systems.": "system",
+    "systems.{system}.streams.": "physical",
+    "streams.": "stream",
+    "stores.": "store",
+    "serializers.registry.": "serde",
+    "metrics.reporter.": "reporter",
+}
+
+
 class KnownKeys:
-    """The keys that have a meaning in a job. `known` are the job's names by placeholder. Plug-ins define the keys below
-    `open_prefixes`, so these are never unknown."""
+    """The keys that have a meaning in a job. `known` are the job's names by placeholder; without them a name is any
+    text without a dot. Plug-ins define the keys below `open_prefixes`, so these are never unknown."""
 
     def __init__(
         self, keys: Sequence[Key[Any]], known: Mapping[str, frozenset[str]], open_prefixes: Sequence[str] = ()
     ) -> None:
-        names = dict.fromkeys(name for key in keys for name in key.names)
-        self._exact = [name for name in names if not name.endswith(".*")]
+        names = {name for key in keys for name in key.names}
+        self._families = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))
+        self._exact = frozenset(name for name in names if not name.endswith(".*"))
         self._known = known
-        # Most keys have no placeholder: a set finds them at once.
-        self._plain = frozenset(name for name in self._exact if "{" not in name)
-        self._shaped = [name for name in self._exact if name not in self._plain]
         self._prefixes = tuple(open_prefixes)
-        self._open = [name for name in names if name.endswith(".*")]
-        self._patterns: dict[str, re.Pattern[str]] = {}
 
     def unknown(self, keys: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         """Every unknown key, with the nearest known key or None."""
-        unplain = [key for key in keys if key not in self._plain]
-        suspects = [key for key in unplain if not any(self._fits(name, key) for name in self._shaped)]
-        if not suspects:
-            return
-        candidates = self._candidates()
+        suspects = [key for key in keys if not self._is_known(key)]
+        candidates = self._candidates() if suspects else []
         for key in suspects:
-            first = key.partition(".")[0]
-            if self._is_open(key):
-                continue
             near = difflib.get_close_matches(key, candidates, n=1, cutoff=_NEAR)
             nearest = near[0] if near else None
-            if first in _OURS or (nearest and difflib.SequenceMatcher(None, key, nearest).ratio() >= _VERY_NEAR):
+            ours = key.partition(".")[0] in _OURS
+            if ours or (nearest and difflib.SequenceMatcher(None, key, nearest).ratio() >= _VERY_NEAR):
                 yield key, nearest
 
-    def _is_open(self, key: str) -> bool:
-        if key.startswith(self._prefixes):
+    def _is_known(self, key: str) -> bool:
+        shapes = {key, *self._shapes(key)}
+        if shapes & self._exact or key.startswith(self._prefixes):
             return True
-        return ".samza." not in key and any(self._fits(name, key) for name in self._open)
+        return ".samza." not in key and any(shape.startswith(self._families) for shape in shapes)
 
-    def _fits(self, name: str, key: str) -> bool:
-        """Whether the key matches the name. Compiling all patterns would take longer than reading the job file."""
-        before = name.partition("{")[0].removesuffix("*")
-        behind = "" if name.endswith("*") else name.rpartition("}")[2]
-        if not (key.startswith(before) and key.endswith(behind)):
-            return False
-        if name not in self._patterns:
-            self._patterns[name] = pattern(name, self._known)
-        return self._patterns[name].fullmatch(key) is not None
+    def _shapes(self, key: str) -> Iterator[str]:
+        """The key with placeholders in place of the job's names. A name may have dots."""
+        for prefix, placeholder in _PLACEHOLDERS.items():
+            if not key.startswith(prefix):
+                continue
+            known, parts = self._known.get(placeholder), key.removeprefix(prefix).split(".")
+            for count in range(1, len(parts)):
+                name, rest = ".".join(parts[:count]), ".".join(parts[count:])
+                if "{" not in name and (count == 1 if known is None else name in known):
+                    shape = f"{prefix}{{{placeholder}}}.{rest}"
+                    yield shape
+                    yield from self._shapes(shape)
 
     def _candidates(self) -> list[str]:
         result: list[str] = []
-        for name in self._exact:
-            built = [name]
+        for name in sorted(self._exact):
+            texts = [name]
             for placeholder, names in self._known.items():
                 mark = f"{{{placeholder}}}"
-                built = [text.replace(mark, value) for text in built for value in (names if mark in text else [""])]
-            result += [text for text in built if "{" not in text]
+                texts = [text.replace(mark, value) for text in texts for value in (names if mark in text else [""])]
+            result += [text for text in texts if "{" not in text]
         return result
-
-
-def pattern(name: str, known: Mapping[str, frozenset[str]]) -> re.Pattern[str]:
-    """A regular expression for a key's name. `known` has the names for each placeholder; without them it is one
-    segment."""
-    out = []
-    for part in re.split(r"(\{\w+\}|\*$)", name):
-        if part == "*":
-            out.append(".+")
-        elif part.startswith("{"):
-            options = known.get(part[1:-1])
-            out.append("[^.]+" if options is None else f"(?:{'|'.join(map(re.escape, sorted(options))) or '(?!)'})")
-        else:
-            out.append(re.escape(part))
-    return re.compile("".join(out))
 
 
 def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:

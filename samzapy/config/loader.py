@@ -4,7 +4,7 @@ once."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,11 +43,6 @@ from samzapy.config.streams.systems import parse_database, parse_systems
 from samzapy.config.supervision import parse_reporters, parse_supervision
 from samzapy.config.task import TaskConfig, parse_task
 from samzapy.errors import ConfigError
-
-#: The systems with keys that are checked together with the rest of the file. A factory's own `check` comes later.
-_OWN_KEYS: Mapping[str, Callable[[Reader, SystemSettings], object]] = {
-    SYSTEMS.short["database"]: parse_database,
-}
 
 
 def load_job(
@@ -185,8 +180,8 @@ def _with_streams(
     complete = {}
     for name, settings in found_systems.items():
         complete[name] = replace(settings, streams=stream_settings(reader, name, found_streams, ids))
-        if settings.factory in _OWN_KEYS:
-            _OWN_KEYS[settings.factory](reader, complete[name])
+        if settings.factory == SYSTEMS.short["database"]:
+            parse_database(reader, complete[name])
     return complete
 
 

@@ -115,11 +115,8 @@ class Masked(dict[str, str]):
         return type(self), (dict(self), self.secret)
 
 
-_STORE_FACTORY = re.compile(r"stores\.(.+)\.factory")
 #: A `=` or `:` that ends the key.
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*[=:]")
-#: Text that begins like a key, with a dot in it. Lines of a PEM file have no dots.
-_LIKE_A_KEY = re.compile(r"([A-Za-z][\w-]*(?:\.[\w-]+)+)([\s=:].*)?", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -135,9 +132,7 @@ def read(source: Path | str | Mapping[str, str], *, strict: bool = False) -> Sou
     """Read the pairs of a file (by path) or of a mapping, without the blanks around keys and values.
 
     1. A key alone on its line is a problem. Java reads it as an empty value, which is hardly ever intended.
-    2. A key that is set twice is a warning, or a problem if `strict`. A store that is defined twice is always a
-       problem.
-    3. An escaped blank around a value is a warning. Java keeps it.
+    2. A key that is set twice is a warning, or a problem if `strict`.
 
     Raises ConfigError for a file that cannot be read or is not in the grammar.
     """
@@ -148,10 +143,9 @@ def read(source: Path | str | Mapping[str, str], *, strict: bool = False) -> Sou
         data = path.read_bytes()
     except FileNotFoundError:
         raise _unreadable(f"file not found: {path}") from None
-    except OSError as cause:
-        raise _unreadable(f"{path}: cannot read ({cause.strerror})") from cause
-    except ValueError as cause:
-        raise _unreadable(f"{str(path)!r}: cannot read ({cause})") from cause
+    except (OSError, ValueError) as cause:
+        shown, reason = (path, cause.strerror) if isinstance(cause, OSError) else (repr(str(path)), cause)
+        raise _unreadable(f"{shown}: cannot read ({reason})") from cause
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as cause:
@@ -166,63 +160,26 @@ def _pairs(path: Path, text: str, *, strict: bool) -> Source:
     warnings: list[str] = []
     problems: list[ConfigProblem] = []
     line = 1
-    before: javaproperties.KeyValue | None = None
     try:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
                 key = element.key.strip()
-                if _is_key_alone(element):
-                    problems.append(_key_alone(path, line, key, before))
+                if key and not element.value and not _SEPARATOR.search(element.source):
+                    # Often the rest of a value of several lines, which may be a secret: the text is not shown.
+                    message = (
+                        "expected key=value (key= for an empty value), or a backslash at the end of the line before"
+                    )
+                    problems.append(ConfigProblem(f"{path} line {line}", None, message))
                 else:
                     if key in seen:
-                        twice = _twice(path, key, seen[key], line)
-                        if strict or _STORE_FACTORY.fullmatch(key):
-                            problems.append(twice)
-                        else:
-                            warnings.append(f"{twice}; the last one counts")
-                    values[key] = element.value.strip()
-                    if _has_escaped_blanks(element):
-                        warnings.append(f"{key}: the value begins or ends with a blank (line {line}), which is dropped")
-                    seen[key] = line
-                    before = element
+                        twice = ConfigProblem(key, None, f"set twice in {path} (lines {seen[key]} and {line})")
+                        problems += [twice] if strict else []
+                        warnings += [] if strict else [f"{twice}; the last one counts"]
+                    values[key], seen[key] = element.value.strip(), line
             line += _lines(element.source)
     except javaproperties.InvalidUEscapeError as cause:
         raise _unreadable(f"{path} line {line}: expected \\uXXXX, got {cause.escape}") from cause
     return Source(values, tuple(warnings), tuple(problems))
-
-
-def _is_key_alone(pair: javaproperties.KeyValue) -> bool:
-    return bool(pair.key) and not pair.value and not _SEPARATOR.search(pair.source)
-
-
-def _has_escaped_blanks(pair: javaproperties.KeyValue) -> bool:
-    r"""Whether the value has a blank at an end on purpose, as in `a=\t`. The grammar drops other blanks before it."""
-    source = pair.source.rstrip("\r\n")
-    bare = source.rstrip(" \t\f")
-    backslashes = len(bare) - len(bare.rstrip("\\"))
-    plain = len(source) - len(bare) - backslashes % 2
-    value = pair.value[: len(pair.value) - max(plain, 0)]
-    # The line end behind the last line of a PEM file says nothing.
-    return bool(value.strip() != (value.strip("\r\n") or value))
-
-
-def _key_alone(path: Path, line: int, text: str, before: javaproperties.KeyValue | None) -> ConfigProblem:
-    """The problem of a line that has only `text`, after the pair `before`. Such a line is often the rest of a
-    multi-line value. So only the part that looks like a key is shown, and nothing after a secret."""
-    message, shown = "expected key=value (key= for an empty value)", MASK
-    result = _LIKE_A_KEY.fullmatch(text)
-    if before is not None and is_secret(before.key, before.value):
-        message += f"; to continue {before.key.strip()}, end the previous line with a backslash and no blanks after it"
-    elif result is not None:
-        shown = f"{result[1]}..." if result[2] else text
-    return ConfigProblem(f"{path} line {line}", shown, message)
-
-
-def _twice(path: Path, key: str, first: int, second: int) -> ConfigProblem:
-    store = _STORE_FACTORY.fullmatch(key)
-    if store:
-        return ConfigProblem(key, None, f"store {store[1]!r} defined twice (lines {first} and {second})")
-    return ConfigProblem(key, None, f"set twice in {path} (lines {first} and {second})")
 
 
 def _lines(text: str) -> int:

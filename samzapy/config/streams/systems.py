@@ -164,10 +164,6 @@ _DAY_MS = 86_400_000
 _TABLE = "streams.{stream}."
 
 
-def _older(leaf: str) -> tuple[str, ...]:
-    return (f"systems.{{system}}.streams.{{physical}}.database.{leaf}",)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TableConfig:
     """The settings of a table that is read as a stream. `prefix` is the prefix of its keys in the job file.
@@ -175,38 +171,29 @@ class TableConfig:
 
     stream: str
     prefix: str
-    table: str = key(_TABLE + "database.table", TEXT, "", shown="the stream's name", otherwise=_older("table"))
+    table: str = key(_TABLE + "database.table", TEXT, "", shown="the stream's name")
     """database: the table, or schema.table."""
-    order_by: str = required(_TABLE + "database.order.by", TEXT, "id", otherwise=_older("order.by"))
+    order_by: str = required(_TABLE + "database.order.by", TEXT, "id")
     """database: a column of unique integers that grows with each new or changed row: an id, or a version that each
     change draws from a sequence."""
-    key_columns: tuple[str, ...] = key(
-        _TABLE + "database.key", LIST, (), shown="the table's primary key", otherwise=_older("key")
-    )
+    key_columns: tuple[str, ...] = key(_TABLE + "database.key", LIST, (), shown="the table's primary key")
     """database: the columns of the messages' key."""
-    columns: tuple[str, ...] = key(
-        _TABLE + "database.columns", LIST, (), shown="all but the deleted.column", otherwise=_older("columns")
-    )
+    columns: tuple[str, ...] = key(_TABLE + "database.columns", LIST, (), shown="all but the deleted.column")
     """database: the columns of a message."""
-    deleted_column: str | None = key(_TABLE + "database.deleted.column", TEXT, None, otherwise=_older("deleted.column"))
+    deleted_column: str | None = key(_TABLE + "database.deleted.column", TEXT, None)
     """database: a column that marks deleted rows by true, a number other than 0, or a time. Their message is null."""
-    timestamp_column: str | None = key(
-        _TABLE + "database.timestamp.column", TEXT, None, shown="none", otherwise=_older("timestamp.column")
-    )
+    timestamp_column: str | None = key(_TABLE + "database.timestamp.column", TEXT, None, shown="none")
     """database: the messages' time, by which `samzapy checkpoint set TIME` finds a row."""
-    partitions: int = key(_TABLE + "database.partitions", integer(1, 10_000), 1, otherwise=_older("partitions"))
+    partitions: int = key(_TABLE + "database.partitions", integer(1, 10_000), 1)
     """database: number of partitions. Keys are assigned to them as by Kafka's producers. Each partition reads the whole
     table."""
-    poll_interval_ms: int = key(
-        _TABLE + "database.poll.interval.ms", integer(1, _DAY_MS), 1000, otherwise=_older("poll.interval.ms")
-    )
+    poll_interval_ms: int = key(_TABLE + "database.poll.interval.ms", integer(1, _DAY_MS), 1000)
     """database: milliseconds between two queries of a table without new rows."""
     safety_lag_ms: int | None = key(
         _TABLE + "database.safety.lag.ms",
         integer(0, _DAY_MS),
         None,
         shown="10000 where it is needed",
-        otherwise=_older("safety.lag.ms"),
     )
     """database: the longest time in milliseconds from the assignment of a row's order.by to its commit. A longer
     transaction loses rows. SQLite and PostgreSQL do not need it, because open transactions are visible there."""
@@ -250,10 +237,8 @@ def database_config(settings: SystemSettings) -> DatabaseConfig:
 
 
 def _table(reader: Reader, system: str, stream: str, settings: StreamSettings) -> TableConfig:
-    names = {"system": system, "physical": stream}
     kind, _, rest = settings.prefix.partition(".")
-    if kind == "streams":
-        names["stream"] = rest.rstrip(".")
+    names = {"system": system, "stream": rest.rstrip(".") if kind == "streams" else stream}
     for leaf, value in settings.properties.items():
         if leaf.startswith("database.") and leaf not in _LEAVES:
             reader.problem(f"{settings.prefix}{leaf}", f"unknown key{did_you_mean(leaf, _LEAVES)}", value)

@@ -11,25 +11,24 @@ import pytest
 from click.testing import CliRunner
 
 from samzapy import DrainListenerTask, StreamTask
-from samzapy.admin.running import ask_to_drain, has_ended, may_answer, wait_for_drain
+from samzapy.admin.running import ask_to_drain, wait_for_drain
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
-from samzapy.checkpoint.records import read_owner, write_owner
+from samzapy.checkpoint.records import write_owner
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.job_records import Ownership, this_run
+from samzapy.container.supervision.job_records import Ownership
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import ConfigError, EnvironmentFailure, JobFailed, RetriableError, SamzapyError, Unreachable
+from samzapy.errors import EnvironmentFailure, JobFailed, RetriableError, SamzapyError, Unreachable
 from samzapy.runner.base import RunOptions
 from samzapy.runner.driver import watching
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import job_clients, system_factory
 from samzapy.system.log_consumer import LogConsumer
-from samzapy.testing import ManualClock
 
 
 class Drained(StreamTask, DrainListenerTask):
@@ -96,17 +95,6 @@ def test_a_running_job_hears_of_the_request_drains_and_ends(config):
     assert Drained.log == [0, 1, 2, "drain"]
 
 
-def test_a_run_that_is_stopped_while_it_drains_notes_that_it_has_not_drained(config):
-    prepared, asked = prepare(config), threading.Event()
-    coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, run_id=prepared.run_id), 3.0)
-    with watching(prepared, coordinator, asked=asked.is_set):
-        coordinator.drain()
-        asked.set()
-    with closing(job_clients(config, "test")) as clients:
-        ended = manager_for(config, clients).read_record(JobRecord.ENDED).newest
-    assert ended == {"run": prepared.run_id, "drained": False}
-
-
 def fail(config, prepared, meanwhile=lambda: None):
     """The run fails, after something else has happened."""
     coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, run_id=prepared.run_id), 3.0)
@@ -127,23 +115,6 @@ def test_a_run_that_fails_in_a_process_that_lives_on_is_not_waited_for(config):
         fail(config, prepared)
     with pytest.raises(SamzapyError, match=r"ended without draining: it has failed$"):
         wait_for_drain(config, run, 60.0, no_wait)
-
-
-def test_a_noted_failure_says_of_no_run_that_it_has_ended(config):
-    prepared = prepare(config)
-    with pytest.raises(JobFailed):
-        fail(config, prepared)
-    assert noted_end(config) == {"failed": prepared.run_id}
-    with closing(job_clients(config, "test")) as clients:
-        checkpoints = manager_for(config, clients)
-        assert not has_ended(checkpoints, read_owner(checkpoints))
-
-
-def test_a_run_that_another_has_replaced_notes_no_failure(config):
-    prepared = prepare(config)
-    with pytest.raises(JobFailed):
-        fail(config, prepared, meanwhile=lambda: prepare(config))
-    assert noted_end(config) is None
 
 
 def test_the_request_is_for_the_run_that_was_asked_and_for_no_later_one(config):
@@ -178,15 +149,6 @@ def test_a_run_that_cannot_be_seen_from_here_is_asked_all_the_same(config):
 
 FAR = JobRun("far", 1_700_000_000_000, "elsewhere", 42)
 DRAINED = {"run": "far", "drained": True}
-
-
-def test_the_end_of_a_run_that_cannot_be_seen_from_here_is_waited_for(config):
-    with closing(owned(config, FAR)) as checkpoints:
-        ends = iter([{"run": "earlier", "drained": True}, {"run": "far", "drained": False, "again": True}, DRAINED])
-        assert wait_for_drain(config, FAR, 60.0, lambda _: checkpoints.write_record(JobRecord.ENDED, next(ends)))
-        assert next(ends, None) is None
-        with pytest.raises(EnvironmentFailure, match="no run is active"):
-            ask_to_drain(config)
 
 
 @pytest.mark.parametrize("failure", [RetriableError("the leader is away"), Unreachable("no answer")])
@@ -224,39 +186,12 @@ def test_a_reader_that_has_failed_is_not_asked_again(config, monkeypatch):
     assert not failures
 
 
-def test_a_run_whose_process_starts_the_job_again_may_be_asked(config):
-    with closing(owned(config, FAR)) as checkpoints:
-        checkpoints.write_record(JobRecord.ENDED, {"run": "far", "drained": False, "again": True})
-        assert ask_to_drain(config) == FAR
-        checkpoints.write_record(JobRecord.ENDED, {"run": "far", "drained": False})
-        with pytest.raises(EnvironmentFailure, match="no run is active"):
-            ask_to_drain(config)
-
-
 def test_a_run_that_has_ended_without_draining_is_not_called_drained(config):
     with closing(owned(config, FAR)) as checkpoints:
         checkpoints.write_record(JobRecord.ENDED, {"run": "far", "drained": False})
         with pytest.raises(SamzapyError, match="has ended without draining: it was stopped, or has") as refused:
             wait_for_drain(config, FAR, 60.0, no_wait)
     assert refused.value.exit_code == 1
-
-
-def test_a_run_that_another_one_has_replaced_is_not_waited_for_and_has_not_drained(config):
-    clock = ManualClock()
-    with closing(owned(config, FAR)) as checkpoints:
-        assert not wait_for_drain(config, FAR, 60.0, clock.advance, clock)
-        write_owner(checkpoints, JobRun("next", 1_700_000_000_001, "elsewhere", 42))
-        with pytest.raises(SamzapyError, match=r"ended without draining: the run .* has taken the job over"):
-            wait_for_drain(config, FAR, 60.0, no_wait)
-        checkpoints.write_record(JobRecord.ENDED, DRAINED)
-        assert wait_for_drain(config, FAR, 60.0, no_wait)
-
-
-def test_a_run_of_this_machine_that_has_noted_its_end_is_not_waited_for_while_its_process_goes_on(config):
-    run = this_run()
-    with closing(owned(config, run)) as checkpoints:
-        checkpoints.write_record(JobRecord.ENDED, {"run": run.id, "drained": True})
-        assert wait_for_drain(config, run, 60.0, no_wait)
 
 
 def test_a_run_of_this_machine_whose_process_is_gone_has_not_drained(config):
@@ -282,26 +217,12 @@ def test_a_process_that_starts_its_job_again_is_asked_to_drain_again(config, age
         assert wait_for_drain(config, first, 60.0, drain)
 
 
-def test_a_driver_is_found_after_its_machines_clock_was_set(config):
-    # The clock was behind when the run was recorded, and has been set forward since.
-    run = replace(this_run(), started_ms=1)
-    assert may_answer(run)
-    assert not may_answer(replace(run, born=run.born + 1))
-    assert not may_answer(replace(run, boot="another"))
-    assert not may_answer(replace(run, born=0))
-
-
 def test_without_a_run_there_is_nothing_to_ask(config):
     with pytest.raises(EnvironmentFailure, match=r"job drained \(id 1\): no run is active"):
         ask_to_drain(config)
     owned(config, JobRun("gone", 1_700_000_000_000, socket.gethostname(), 2**22 - 1)).close()
     with pytest.raises(EnvironmentFailure, match="no run is active"):
         ask_to_drain(config)
-
-
-def test_a_job_without_checkpoints_cannot_be_asked(config):
-    with pytest.raises(ConfigError, match=r"task.checkpoint.factory: a job that keeps no positions cannot drain"):
-        ask_to_drain(load_job({**config.raw, "task.checkpoint.factory": "none"}))
 
 
 def test_the_command_says_whom_it_has_asked_and_fails_where_nobody_runs(config, tmp_path):

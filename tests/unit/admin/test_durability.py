@@ -71,7 +71,3 @@ def test_a_stream_that_exists_keeps_the_copies_it_has(one_broker):
     for stream in ("a", "b", "__samza_checkpoint_ver_1_for_copies_1"):
         admin.create(StreamSpec(stream, 1))
     check_copies(load_job(JOB), lambda _: admin, lambda stream: admin.describe(stream.stream))
-
-
-def test_a_system_without_copies_takes_any_number():
-    check_copies(load_job(JOB), lambda _: MemoryCluster("copies").admin(), lambda _: None)

@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-import tarfile
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -101,12 +99,6 @@ def test_requirements_are_read_as_pip_reads_them(tmp_path):
     assert [each.where for each in found] == [f"{path}:4", f"{tmp_path}/more/base.txt:1", f"{path}:7"]
 
 
-def test_a_file_of_windows_begins_with_its_first_requirement(tmp_path):
-    path = tmp_path / "needs.txt"
-    path.write_text("first==1\n", "utf-8-sig")
-    assert [each.requirement.name for each in read_requirements(path)] == ["first"]
-
-
 def test_lines_that_are_no_requirements_are_named_together(tmp_path):
     path = tmp_path / "requirements.txt"
     path.write_text("-e .\nfine\n./wheel.whl\n")
@@ -117,12 +109,6 @@ def test_lines_that_are_no_requirements_are_named_together(tmp_path):
         read_requirements(tmp_path / "gone.txt")
 
 
-@pytest.mark.parametrize("name", ["env.zip", "env", "env.tar"])
-def test_another_suffix_is_refused_because_spark_unpacks_by_it(tmp_path, name):
-    with pytest.raises(ConfigError, match=r"archive: expected a name that ends in \.tar\.gz or \.tgz"):
-        pack(tmp_path / name)
-
-
 def test_an_archive_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr("samzapy.admin.pack.closure", lambda wanted: {})
     with pytest.raises(EnvironmentFailure, match="cannot be written"):
@@ -131,20 +117,6 @@ def test_an_archive_that_cannot_be_written_leaves_nothing_behind(tmp_path, monke
     with pytest.raises(EnvironmentFailure, match="cannot be written"):
         pack(tmp_path / "env.tar.gz")
     assert [path.name for path in tmp_path.iterdir()] == ["env.tar.gz"]
-
-
-def test_a_link_leads_to_the_python_of_the_hosts(site, tmp_path, monkeypatch):
-    monkeypatch.setattr("samzapy.admin.pack._OWN", "toy")
-    site.install("toy")
-    pack(tmp_path / "env.tar.gz", interpreter=Path("/opt/py/bin/python3"))
-    with tarfile.open(tmp_path / "env.tar.gz") as tar:
-        assert tar.getmember("bin/python").linkname == "/opt/py/bin/python3"
-        assert b"home = /opt/py/bin\n" in tar.extractfile("pyvenv.cfg").read()
-        names = [name for name in tar.getnames() if name.startswith("lib/")]
-        assert names == [f"{SITE}/toy/__init__.py", f"{SITE}/toy-1.0.dist-info/METADATA"]
-        assert {(each.uid, each.uname) for each in tar.getmembers() if each.isfile() and each.name in names} == {
-            (0, "root")
-        }
 
 
 def test_the_unpacked_python_has_the_packages_and_nothing_else_of_this_environment(site, tmp_path, monkeypatch):

@@ -1,19 +1,16 @@
 """The client of a running job's stores, against a server that answers as the driver does."""
 
 import json
-import socket
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-import samzapy
 from samzapy.admin.queries import JobQueries, StoreEntry
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.logs import PageAddress
-from samzapy.errors import ConfigError, EnvironmentFailure, RetriableError, StoreError
+from samzapy.errors import RetriableError, StoreError
 
 INDEX = {
     "stores": [{"name": "counts", "text_keys": True}, {"name": "numbers", "text_keys": False}],
@@ -116,12 +113,6 @@ def test_a_key_has_a_value_or_none(job, driver):
     assert driver.tokens == {"Bearer reads"}
 
 
-def test_an_entry_says_what_it_is_as_of_and_whether_a_standby_has_answered(job, driver):
-    driver.answers += [(200, ENTRY, {"samzapy-standby-lag": "4"})]
-    assert job.store("counts", standby=True).entry("a") == StoreEntry("a", [1], 2, 17, 4)
-    assert driver.asked[0][1]["standby"] == "true"
-
-
 @pytest.mark.parametrize(
     ("key", "text"), [(7, "7"), ("x", '"x"'), (b"\x00\xff", '"00ff"'), ([1, "a"], '[1,"a"]'), ({"a": 1}, '{"a":1}')]
 )
@@ -129,11 +120,6 @@ def test_a_key_that_is_not_text_travels_as_json(job, driver, key, text):
     driver.answers += [(200, ENTRY, {})]
     job.store("numbers").get(key)
     assert driver.asked == [("/stores/numbers", {"key": text})]
-
-
-def test_a_key_of_the_wrong_kind_is_refused_for_a_store_of_texts(job):
-    with pytest.raises(StoreError, match="store 'counts': keys are text, got int 7"):
-        job.store("counts").get(7)
 
 
 def test_a_range_goes_on_page_by_page(job, driver):
@@ -172,12 +158,6 @@ def test_a_question_that_is_refused_is_not_repeated(job, driver, status):
         job.store("counts").get("a")
 
 
-def test_a_wrong_token_is_named(job, driver):
-    driver.answers += [(403, b"token missing or wrong\n", {})]
-    with pytest.raises(EnvironmentFailure, match="refuses the token: token missing or wrong"):
-        job.store("counts").get("a")
-
-
 def test_a_driver_that_is_started_again_is_found_by_its_new_address(driver, flat, clock):
     config = load_job(flat)
     address = PageAddress(config.supervision.log, config.job_name)
@@ -191,29 +171,3 @@ def test_a_driver_that_is_started_again_is_found_by_its_new_address(driver, flat
     with JobQueries(config, clock=clock, wait=wait) as job:
         assert job.store("counts").get("a") == [1]
     assert len(clock.waits) == 1
-
-
-def test_a_driver_that_takes_a_question_and_never_answers_costs_no_more_than_the_deadline(flat):
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}/?token=reads"
-        with JobQueries(load_job(flat), address, deadline_s=0.3) as job:
-            before = time.monotonic()
-            with pytest.raises(RetriableError, match=r"no answer for 0\.3 s: .* does not answer"):
-                job.store("counts").get("a")
-            assert time.monotonic() - before < 10
-
-
-def test_without_a_run_the_deadline_says_so(flat, clock):
-    with (
-        JobQueries(load_job(flat), deadline_s=1, clock=clock, wait=clock.wait) as job,
-        pytest.raises(RetriableError, match="no run on this machine has an address"),
-    ):
-        job.store("counts").get("a")
-
-
-def test_the_package_has_the_client_and_knows_the_stores_of_the_job_file(flat, driver):
-    driver.answers += [(200, ENTRY, {})]
-    with samzapy.query(flat, driver.address) as job:
-        assert job.store("counts").get("a") == [1]
-        with pytest.raises(ConfigError, match="nowhere"):
-            job.store("nowhere")

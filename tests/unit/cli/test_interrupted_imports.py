@@ -71,10 +71,3 @@ def test_the_import_of_the_command_itself_can_be_interrupted(interrupted, tmp_pa
     (tmp_path / "click.py").write_text(SLOW)
     code, errors = interrupted(*COMMANDS[command], "keys")
     assert (code, errors.strip()) == (130, "")
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_import_of_the_names_of_a_task_can_be_interrupted(interrupted, tmp_path, command):
-    (tmp_path / "dataclasses.py").write_text(SLOW)
-    code, errors = interrupted(*COMMANDS[command], "keys")
-    assert (code, errors.strip()) == (130, "")

@@ -9,19 +9,6 @@ import click
 import pytest
 
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreLocked, TaskFailed
-from samzapy.version import VERSION
-
-
-def test_the_version_is_printed(samzapy):
-    assert samzapy("--version") == (0, f"samzapy {VERSION}\n", "")
-
-
-@pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_lists_the_commands(samzapy, flag):
-    code, output, _ = samzapy(flag)
-    assert code == 0
-    for name in ("check", "topic", "kafka"):
-        assert f"\n  {name}  " in output
 
 
 def test_help_needs_none_of_what_commands_run():
@@ -86,11 +73,6 @@ def test_debug_shows_where(samzapy, failing, arguments):
     assert errors.endswith("error: k.s[0]@1: ValueError\n")
 
 
-def test_after_two_dashes_nothing_is_an_option(samzapy):
-    code, _, errors = samzapy("check", "--", "--debug")
-    assert (code, errors) == (2, "error: config: file not found: --debug\n")
-
-
 def keys_with(**streams):
     """Run `samzapy keys task.commit.ms` as a process with these streams and variables."""
     program = "from samzapy.cli.main import main; main()"
@@ -145,19 +127,6 @@ def test_the_exit_code_does_not_depend_on_who_reads_the_error():
     os.close(read)
     with os.fdopen(write, "w") as unread:
         assert subprocess.run(program, stderr=unread, check=False).returncode == 2
-
-
-def test_without_standard_input_there_is_nothing_to_read():
-    program = (
-        "from samzapy.cli.main import _take_any_text; _take_any_text(); import sys; print(sys.stdin.buffer.read())"
-    )
-    done = subprocess.run(
-        ["sh", "-c", 'exec <&-; exec "$0" -c "$1"', sys.executable, program],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("b''\n", "")
 
 
 @pytest.mark.parametrize(

@@ -52,18 +52,6 @@ def test_on_a_terminal_there_are_bars_for_restores_and_for_the_way_to_the_end():
     assert "60/80" in told
 
 
-def test_another_attempt_is_told():
-    again = ContainerStatus(id="0", state="running", phase="starting", attempts=2, epoch=6)
-    told = shown(status(), JobStatus(name="job", seconds=2.0, containers=(again,)))
-    assert "container 0: attempt 2" in told.splitlines()
-
-
-def test_the_summary_is_one_line_with_the_throughput_and_the_restores():
-    assert summary(status(processed=5_000, restored=[RESTORED])) == (
-        "5,000 messages in 2.0 s (2,500 msg/s); 2 commits; restored 1,200 records in 0.50 s from changelog"
-    )
-
-
 def test_the_summary_says_what_the_promise_did_not_cover():
     counted = replace(status(processed=10), counts={"errors.process.skipped": 2, "guarantee.offsets-skipped": 7})
     assert summary(counted).endswith("; 2 inputs skipped (process); 7 offsets after the checkpoint skipped")

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 from rich.progress import Progress
 
-from samzapy.cli.output import json_text, line_on, status_console, table, warn
+from samzapy.cli.output import json_text, line_on, status_console, table
 
 
 def test_without_a_terminal_columns_are_plain_and_never_cut(capsys):
@@ -19,16 +19,6 @@ def test_without_a_terminal_columns_are_plain_and_never_cut(capsys):
 def test_no_rows_are_none(capsys):
     table("Stores", ("store",), [])
     assert capsys.readouterr().out == "Stores\n  none\n\n"
-
-
-def test_blank_columns_have_no_heading(capsys):
-    table("Job", ("", ""), [("a", "b")])
-    assert capsys.readouterr().out == "Job\n  a  b\n\n"
-
-
-def test_a_warning_is_a_line_on_standard_error(capsys):
-    warn("odd")
-    assert capsys.readouterr().err == "warning: odd\n"
 
 
 def test_json_has_null_for_what_is_not_a_number_and_plain_numbers_for_those_of_libraries():

@@ -13,37 +13,6 @@ def test_states_are_in_a_topic_next_to_the_checkpoints(load):
     assert config.startpoints
 
 
-def test_every_key_is_read(load):
-    config = load(
-        {
-            "systems.other.samza.factory": "local",
-            "state.checkpoint.interval.ms": "60000",
-            "task.checkpoint.system": "other",
-            "task.checkpoint.replication.factor": "3",
-            "task.watermark.idle.timeout.ms": "-1",
-            "task.event.time.max.ahead.ms": "0",
-            "job.startpoint.enabled": "false",
-        }
-    )
-    assert config.state_checkpoint == StateCheckpointConfig(60_000, "other", 3)
-    assert config.clock == JobClockConfig(-1, 0)
-    assert not config.startpoints
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        ("state.checkpoint.interval.ms", "0", "expected an integer >= 1"),
-        ("task.watermark.idle.timeout.ms", "soon", "task.watermark.idle.timeout.ms: expected an integer, got"),
-        ("task.event.time.max.ahead.ms", "soon", "expected an integer, got 'soon'"),
-        ("job.startpoint.enabled", "perhaps", "expected true or false"),
-    ],
-)
-def test_a_bad_value_says_what_is_allowed(problems, key, value, expected):
-    (problem,) = problems({key: value})
-    assert expected in problem
-
-
 TIMERS = {"stores.reminders.factory": "timers"}
 INTERMEDIATE = {"systems.kafka.streams.page-views.samza.intermediate": "true"}
 

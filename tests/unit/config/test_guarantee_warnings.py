@@ -1,12 +1,7 @@
 """Everything that weakens a guarantee is announced, and each place that announces has a case here."""
 
-import ast
-import sys
-from pathlib import Path
-
 import pytest
 
-import samzapy
 from samzapy.api.batch import BatchTask
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.system import StreamDescription
@@ -18,16 +13,12 @@ from samzapy.api.task import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.config import guarantee_warnings as announcing
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee_warnings import (
     COUNTS,
-    GuaranteeWarning,
-    counts_in_words,
     guarantee_warnings,
     weak_copies,
 )
-from samzapy.job import transactions
 from samzapy.job.transactions import refused, state_transactions, weakened_state
 from samzapy.system.clients import load_factory
 
@@ -179,17 +170,6 @@ def test_every_way_to_lose_or_move_a_message_is_among_the_counts():
     assert {f"errors.{stage.value}.{ending}" for stage in Stage for ending in endings.values()} <= set(COUNTS)
 
 
-def test_counts_are_put_in_words_and_zeros_left_out():
-    assert counts_in_words({"errors.process.skipped": 1_200, "guarantee.outside-transaction": 0}) == [
-        "1,200 inputs skipped (process)"
-    ]
-    assert counts_in_words({}) == []
-
-
-def test_a_downgrade_is_one_line():
-    assert str(GuaranteeWarning("a.b", "does this")) == "a.b: does this"
-
-
 #: The same for the others.
 OTHERS = [
     ({**LOGGED, "stores.s.drop.large.messages": "true"}, "stores.s.drop.large.messages"),
@@ -255,38 +235,3 @@ def test_that_no_transaction_carries_the_state_is_announced(load, changes, key):
 def test_that_a_broker_refuses_the_transactional_ids_is_announced(load):
     (found,) = weakened_state(load(LOGGED).stores, refused("kafka", "not authorised"))
     assert found.key == "systems.kafka.samza.factory"
-
-
-def announcing_lines():
-    """Where the sources make a GuaranteeWarning, as (file, line) of the call."""
-    for path in Path(samzapy.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "GuaranteeWarning":
-                yield str(path), node.lineno, node.end_lineno
-
-
-def test_no_place_that_announces_is_without_a_case(load, monkeypatch):
-    reached = set()
-
-    class Noted(announcing.GuaranteeWarning):
-        def __init__(self, *arguments):
-            frame = sys._getframe(1)
-            reached.add((frame.f_code.co_filename, frame.f_lineno))
-            super().__init__(*arguments)
-
-    for module in (announcing, transactions):
-        monkeypatch.setattr(module, "GuaranteeWarning", Noted)
-    for changes, *_ in (*SAID, *OTHERS):
-        guarantee_warnings(load(changes), load_factory)
-    for guarantee, kind in BY_TASK:
-        guarantee_warnings(load(guarantee), load_factory, type("Weak", (StreamTask, kind), {}))
-    for copies, config, _ in BY_TOPIC:
-        list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
-    list(weak_copies("the.key", StreamDescription("t", 1, "id", {}, 1, "not authorised")))
-    weakened_state(load(LOGGED).stores, refused("kafka", "not authorised"))
-    missed = [
-        f"{path}:{first}"
-        for path, first, last in announcing_lines()
-        if not any(path == where and first <= line <= last for where, line in reached)
-    ]
-    assert not missed

@@ -11,14 +11,6 @@ from samzapy.config.loader import load_job
 from samzapy.config.supervision import ReporterConfig
 
 
-def test_the_smallest_job_gets_samzas_defaults(load):
-    config = load()
-    assert (config.name, config.id, config.container_count, config.grouper) == ("views", "1", 1, "partition")
-    assert config.logged_store_base_dir == config.non_logged_store_base_dir == Path("state")
-    assert config.default_system is None
-    assert config.warnings == ()
-
-
 def test_a_job_is_the_same_after_travelling(load):
     config = load()
     assert pickle.loads(pickle.dumps(config)) == config
@@ -55,18 +47,6 @@ def test_a_name_that_cannot_be_part_of_a_path_is_refused(problems, name):
 )
 def test_groupers_have_short_and_java_names(load, given, meant):
     assert load({"job.systemstreampartition.grouper.factory": given}).grouper == meant
-
-
-def test_a_grouper_of_ones_own_is_refused(problems):
-    assert problems({"job.systemstreampartition.grouper.factory": "my.module:MyGrouper"}) == [
-        "job.systemstreampartition.grouper.factory: expected one of partition, ssp, single, got 'my.module:MyGrouper'"
-    ]
-
-
-def test_older_names_are_read(load):
-    config = load({"job.name": None, "app.name": "views", "app.id": "3", "yarn.container.count": "4"})
-    assert (config.name, config.id, config.container_count) == ("views", "3", 4)
-    assert config.warnings == ()
 
 
 def test_the_variable_for_logged_stores_wins(load):
@@ -137,29 +117,3 @@ def test_reporters_are_read_with_samzas_class_names(load):
         ReporterConfig("snap", "snapshot", SystemStream("kafka", "metrics"), 5, r"store\..*"),
         ReporterConfig("log", "log"),
     )
-
-
-def test_a_reporter_without_a_stream_or_with_a_bad_pattern_is_refused(problems):
-    found = problems(
-        {"metrics.reporters": "r", "metrics.reporter.r.class": "snapshot", "metrics.reporter.r.blacklist": "("}
-    )
-    assert found[0] == "metrics.reporter.r.stream: required, e.g. kafka.metrics"
-    assert found[1].startswith("metrics.reporter.r.blacklist: expected a regular expression (")
-
-
-def test_the_keys_of_placement_are_samzas(load, problems):
-    assert load({"job.host-affinity.enabled": "true"}).placement.host_affinity
-    twice = load({"job.standbytasks.replication.factor": "2"}).placement
-    assert (twice.copies, twice.standbys) == (2, 1)
-    (found,) = problems({"job.standbytasks.replication.factor": "0"})
-    assert found.startswith("job.standbytasks.replication.factor: ")
-
-
-def test_the_page_has_further_names_without_ports(load, problems):
-    assert load().page_hosts == ()
-    found = load({"job.page.hosts": "views, Views.prod.svc., 10.1.2.3,"}, strict=True).page_hosts
-    assert found == ("views", "views.prod.svc", "10.1.2.3")
-    for bad in ("views:80", "http://views", "*.prod.svc", "views prod", "-views", "views..prod", "v" * 254):
-        assert problems({"job.page.hosts": f"views,{bad}"}) == [
-            f"job.page.hosts: expected a comma list of names of hosts, without ports, got 'views,{bad}'"
-        ]

@@ -67,10 +67,6 @@ def test_a_changelog_in_the_checkpoint_topic_is_refused(problems):
     ]
 
 
-def test_an_output_of_a_system_that_the_job_does_not_know_is_no_stream_of_its(load):
-    load({**CHANGELOG, "views.output": "other.s", "files.output": "s", "more.output": "kafka.s2"})
-
-
 def test_a_jobs_own_streams_are_its_changelogs_and_its_checkpoints(load):
     assert own_streams(load(CHANGELOG)) == {
         SystemStream("kafka", "s"): "the changelog of store 's'",

@@ -25,10 +25,6 @@ def test_a_misspelt_key_warns_with_the_nearest(load, slip, meant):
     assert config.warnings == (f"{slip}: unknown key; did you mean {meant}?",)
 
 
-def test_a_key_like_no_other_warns_without_a_guess(load):
-    assert load({"task.zzz": "1"}).warnings == ("task.zzz: unknown key",)
-
-
 def test_strict_makes_unknown_keys_problems(problems):
     assert problems({"task.comit.ms": "1", "job.zzzz": "2"}, strict=True) == [
         "task.comit.ms: unknown key; did you mean task.commit.ms?",

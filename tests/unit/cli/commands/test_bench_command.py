@@ -30,10 +30,3 @@ def test_the_repeats_of_every_call_read_everything(samzapy):
         code, output, errors = samzapy("bench", "job", "job.properties", "--repeat", "2", "--json")
         assert code == 0, errors
         assert [run["messages"] for run in json.loads(output)] == [len(PAGES), len(PAGES)]
-
-
-def test_a_run_without_messages_is_no_measurement(samzapy):
-    prepare_job(samzapy, pages=[])
-    code, output, errors = samzapy("bench", "job", "job.properties")
-    assert (code, output) == (1, "")
-    assert "job.properties: no message was processed: its inputs are empty, or the job begins at their ends" in errors

@@ -62,25 +62,6 @@ def test_the_job_and_its_model_are_shown(samzapy, job):
     assert "hunter2" not in output
 
 
-def test_the_memory_for_caches_and_the_stores_that_share_it_are_shown(samzapy, job):
-    _, output, _ = samzapy("check", job, "--offline", "--config", "container.cache.max.bytes=134217728")
-    assert "object caches  128 MiB a container, shared by s\n" in output
-    assert "local.s-changes  shared\n" in output
-    _, output, _ = samzapy("check", job, "--offline", "--config", "stores.s.object.cache.size=1000")
-    assert "object caches  none by bytes\n" in output
-    assert "local.s-changes  1,000 objects\n" in output
-
-
-def test_inputs_that_a_task_could_not_join_are_refused(samzapy, job):
-    samzapy("topic", "create", "local.in", "--partitions", "3")
-    samzapy("topic", "create", "local.rates", "--partitions", "2")
-    keys = ("--config", "task.inputs=local.in,local.rates", "--config", "task.class=tasks_of_check:Joining")
-    code, _, errors = samzapy("check", job, *keys)
-    assert code == 3
-    assert errors.startswith("error: task.inputs: partition counts differ: local.in=3 local.rates=2; ")
-    assert errors.endswith("do not meet in one task, and Joining joins them\n")
-
-
 def test_checking_creates_nothing(samzapy, job, tmp_path):
     before = {path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts}
     samzapy("check", job, "--offline")
@@ -175,20 +156,6 @@ def test_a_regular_expression_that_matches_nothing_is_a_problem_unless_the_job_l
     assert "the job model is left out: the job waits until a stream matches local.in.*" in errors
 
 
-def test_positions_are_those_of_the_streams_that_match_now(samzapy, job):
-    samzapy("topic", "create", "local.in-eu", "--partitions", "2")
-    code, output, errors = samzapy("checkpoint", "show", job, *BY_PATTERN)
-    assert (code, errors) == (0, "")
-    assert "local.in-eu[1]" in output
-
-
-def test_records_of_a_stream_that_matches_are_read_with_the_serde_of_the_expression(samzapy, job):
-    samzapy("topic", "create", "local.in-eu", "--partitions", "1")
-    keys = ("--job", job, *BY_PATTERN, "--config", "systems.local.streams.in.*.samza.msg.serde=string")
-    assert samzapy("topic", "write", "local.in-eu", *keys, stdin="k\thello\n")[0] == 0
-    assert '"message":"hello"' in samzapy("topic", "read", "local.in-eu", *keys)[1]
-
-
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
@@ -214,33 +181,6 @@ def test_what_a_start_refuses_without_any_system_is_refused_offline(samzapy, job
     code, output, errors = samzapy("check", job, "--offline", *(part for key in keys for part in ("--config", key)))
     assert (code, output) == (2, "")
     assert f"error: {told}" in errors
-
-
-def test_the_problems_of_several_classes_are_told_at_once(samzapy, job):
-    keys = ("--config", "task.chooser.class=no.such:Chooser", "--config", "task.class=no.such:Task")
-    _, _, errors = samzapy("check", job, "--offline", *keys)
-    assert len(errors.splitlines()) == 2, errors
-
-
-def test_a_stream_that_fills_a_store_must_exist(samzapy, job):
-    samzapy("topic", "create", "local.in", "--partitions", "3")
-    keys = ["stores.s.changelog=", "stores.s.side.inputs=local.rates"]
-    keys.append("stores.s.side.inputs.processor.factory=tasks_of_check:Rates")
-    code, _, errors = samzapy("check", job, *(part for key in keys for part in ("--config", key)))
-    assert (code, "topic 'rates' does not exist on system 'local'" in errors) == (3, True), errors
-
-
-def test_a_master_with_too_few_slots_is_refused(samzapy, job):
-    samzapy("topic", "create", "local.in", "--partitions", "3")
-    code, _, errors = samzapy("check", job, "--config", "job.spark.master=local[1,4]")
-    assert code == 2
-    assert errors.startswith("error: job.spark.master: 2 endless containers need 2 slots, local[1,4] has 1")
-    assert samzapy("check", job, "--config", "job.spark.master=local[1,4]", "--config", "job.container.count=1")[0] == 0
-
-
-def test_the_shown_master_has_the_cores_that_spark_counts_for_the_containers(samzapy, job):
-    _, output, _ = samzapy("check", job, "--offline", "--config", "job.spark.conf.spark.task.cpus=2")
-    assert "Spark master   local[4]\n" in output
 
 
 def test_sparks_own_defaults_count_as_in_a_run(samzapy, job, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from counting_job import COUNTS, prepare_job, run_elsewhere, write_views
+from counting_job import COUNTS, run_elsewhere, write_views
 
 from samzapy.admin.positions import Move, move_positions
 from samzapy.api.checkpoint import JobRun
@@ -133,39 +133,6 @@ def test_a_position_is_a_place_an_offset_or_a_time(checkpoint):
     assert committed(checkpoint) == dict.fromkeys(end, 0)
 
 
-def test_only_the_inputs_that_are_named_are_moved(checkpoint):
-    end = ends(checkpoint)
-    output = checkpoint("set", "oldest", "--input", "local.views[1]")
-    assert "local.views[0]" not in output
-    assert committed(checkpoint) == {"local.views[0]": end["local.views[0]"], "local.views[1]": 0}
-    checkpoint("set", "oldest", "--input", "local.views")
-    assert set(committed(checkpoint).values()) == {0}
-
-
-def test_a_dry_run_changes_nothing(checkpoint):
-    before = committed(checkpoint)
-    assert checkpoint("set", "oldest", "--dry-run").startswith("Would be moved\n")
-    assert committed(checkpoint) == before
-
-
-def test_a_move_keeps_what_else_the_checkpoint_says(checkpoint):
-    def others():
-        rows = map(json.loads, checkpoint("show", "--json").splitlines())
-        return [(row["task"], row["epoch"], row["changelogs"]) for row in rows]
-
-    before = others()
-    checkpoint("set", "oldest")
-    assert others() == before
-
-
-def test_a_job_that_never_ran_can_be_given_its_first_position(samzapy):
-    prepare_job(samzapy)
-    code, _, errors = samzapy("checkpoint", "set", "job.properties", "upcoming")
-    assert code == 0, errors
-    run_elsewhere(".")
-    assert counts_of(samzapy) == {}
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -195,12 +162,6 @@ def test_a_driver_that_has_ended_keeps_nobody_from_moving_the_job(checkpoint):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     note_owner(socket.gethostname(), ended.pid)
-    checkpoint("set", "oldest")
-    assert set(committed(checkpoint).values()) == {0}
-
-
-def test_a_process_that_has_got_the_number_of_a_driver_is_not_it(checkpoint):
-    note_owner(socket.gethostname(), os.getpid(), started_ms=1_000)
     checkpoint("set", "oldest")
     assert set(committed(checkpoint).values()) == {0}
 

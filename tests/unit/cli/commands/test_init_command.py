@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from samzapy.config.loader import load_job
-from samzapy.version import VERSION
 
 toml = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
@@ -77,29 +76,6 @@ def test_its_job_file_has_no_problem_and_no_unknown_key(samzapy, tmp_path, optio
     assert load_job(tmp_path / "hello" / "hello.properties", strict=True).warnings == ()
 
 
-def test_its_pyproject_installs_the_task_and_pytest(samzapy, tmp_path):
-    samzapy("init", "hello")
-    text = (tmp_path / "hello" / "pyproject.toml").read_text()
-    project = toml.loads(text)
-    assert project["project"]["name"] == "hello"
-    assert project["project"]["dependencies"] == [f"samzapy>={VERSION}"]
-    assert project["project"]["optional-dependencies"] == {"test": ["pytest>=8"]}
-    assert project["tool"]["setuptools"] == {"py-modules": ["hello"]}
-
-
-@pytest.mark.parametrize("options", [("--kafka", "--spark"), ("--typed", "--kafka")])
-def test_its_own_tests_need_no_kafka(samzapy, tmp_path, options):
-    samzapy("init", "hello", *options)
-    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(pytest_, cwd=tmp_path / "hello", capture_output=True, text=True, check=False, timeout=150)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_commands_are_for_the_shell_in_a_folder_of_any_name(samzapy, tmp_path):
-    (tmp_path / "My Projects").mkdir()
-    assert "  cd 'My Projects/hello'\n" in samzapy("init", "hello", "--dir", "My Projects")[1]
-
-
 @pytest.mark.parametrize("options", OPTIONS)
 def test_its_job_runs_as_it_was_made_and_counts_its_input(samzapy, tmp_path, monkeypatch, options):
     samzapy("init", "hello", *options)
@@ -130,21 +106,6 @@ def test_mypy_in_strict_mode_finds_nothing_in_a_project_with_classes(samzapy, tm
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "hello.py"]
     done = subprocess.run(mypy, cwd=tmp_path / "hello", capture_output=True, text=True, check=False, timeout=150)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("options", EVERY_OPTION)
-@pytest.mark.parametrize("name", ["hello", "my_job", LONGEST])
-def test_its_code_is_formatted_and_has_nothing_to_complain_about(samzapy, tmp_path, name, options):
-    assert samzapy("init", name, *options)[0] == 0
-    ruff = [sys.executable, "-m", "ruff"]
-    rules = ["--select", "ALL", "--ignore", "ARG002,CPY001,COM812,D1,D203,D213,INP001,S101,TC001,TC002,TC003"]
-    length = ["--line-length", "120"] if name == LONGEST else []
-    for command in (
-        [*ruff, "format", "--isolated", "--check", *length],
-        [*ruff, "check", "--isolated", *rules, *length],
-    ):
-        done = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_words_narrow_the_list(samzapy):
 def test_keys_of_samza_without_a_meaning_are_listed_with_the_reason(samzapy):
     code, output, _ = samzapy("keys", "--unsupported")
     assert code == 0
-    assert "yarn|cluster-manager" in output
+    assert "yarn.*" in output
     assert "\\" not in output
     rows = samzapy("keys", "--unsupported", "STORES.", "side.inputs")[1].splitlines()[2:-1]
     assert [row.split()[:2] for row in rows] == [["stores.*.side.inputs.processor.serialized.instance", "refused"]]
@@ -36,10 +36,3 @@ def test_keys_of_samza_without_a_meaning_are_listed_with_the_reason(samzapy):
 def test_the_token_for_prometheus_is_the_one_that_reads(samzapy, monkeypatch):
     monkeypatch.setenv("SAMZAPY_TOKEN", "acts")
     assert samzapy("metrics", "token") == (0, f"{Tokens('acts').read}\n", "")
-
-
-def test_without_a_fixed_token_there_is_none_to_print(samzapy, monkeypatch):
-    monkeypatch.delenv("SAMZAPY_TOKEN", raising=False)
-    code, _, errors = samzapy("metrics", "token")
-    assert code == 3
-    assert errors.startswith("error: SAMZAPY_TOKEN is not set")

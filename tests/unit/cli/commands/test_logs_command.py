@@ -1,6 +1,3 @@
-import os
-import socket
-
 import pytest
 
 from samzapy.clock import Measured
@@ -54,13 +51,6 @@ def test_a_container_has_its_own_file_or_its_lines_in_the_drivers(samzapy, logs)
     assert samzapy("logs", "job.properties", "--container", "1")[1] == "b [container 1, Partition 1]: y\n"
 
 
-def test_a_run_in_one_process_has_the_containers_log_alone(samzapy, logs):
-    (logs / "driver.log").write_text("an older run on Spark\n")
-    (logs / "container-0.log").write_text("the newest run\n")
-    os.utime(logs / "driver.log", (0, 0))
-    assert samzapy("logs", "job.properties")[1] == "the newest run\n"
-
-
 def test_a_log_without_a_line_says_so_and_names_the_file(samzapy, logs):
     (logs / "driver.log").touch()
     assert samzapy("logs", "job.properties") == (0, "", ".samzapy/logs/counts-1/driver.log: no lines yet\n")
@@ -84,15 +74,6 @@ def test_a_job_that_has_not_run_here_is_an_error_with_the_folder(samzapy, logs):
 def test_the_status_of_a_job_without_a_page_is_an_error(samzapy, logs):
     code, _, errors = samzapy("status", "job.properties")
     assert (code, errors) == (3, "error: job 'counts': no run on this machine has a status page\n")
-
-
-def test_a_page_that_is_left_from_a_killed_run_does_not_answer(samzapy, logs):
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    PageAddress(LogConfig(), "counts-1").write(f"http://127.0.0.1:{port}/?token=x")
-    code, _, errors = samzapy("status", "job.properties")
-    assert code == 3
-    assert errors.startswith("error: job 'counts': its status page does not answer: coordinator http://127.0.0.1:")
 
 
 def test_the_status_shows_lag_and_stalls(samzapy, logs):

@@ -18,13 +18,6 @@ def test_a_startpoint_is_written_shown_followed_once_and_gone(samzapy, ran):
     assert samzapy("startpoint", "clear", "job.properties")[1] == "0 startpoints dropped\n"
 
 
-def test_a_position_that_is_none_is_refused_on_one_line(samzapy, ran):
-    shutil.copytree(ran, ".", dirs_exist_ok=True)
-    code, _, errors = samzapy("startpoint", "set", "job.properties", "sideways")
-    assert code == 2
-    assert errors.startswith("error: position: oldest, newest, upcoming, default, an offset")
-
-
 def test_a_job_that_follows_no_startpoints_gets_none(samzapy, ran):
     shutil.copytree(ran, ".", dirs_exist_ok=True)
     disabled = ("job.properties", "-c", "job.startpoint.enabled=false")

@@ -4,24 +4,20 @@ import csv
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from counting_job import COUNTS, prepare_job, run_job, write_views
+from counting_job import COUNTS, run_job, write_views
 from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
-from samzapy.api.system import OutgoingRecord
-from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure, RestoreStalled, RetriableError
 from samzapy.storage.inspection import local_directories
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.system.local.factory import LocalSystemFactory, LogAdmin
+from samzapy.system.local.factory import LogAdmin
 
 
 @pytest.fixture
@@ -70,12 +66,6 @@ def test_the_entry_of_a_key_says_which_partition_has_it(store):
     assert entries(store("get", "/d", "/a", "--local", "state")) == [("/a", 3), ("/d", 1)]
 
 
-def test_an_absent_key_is_an_error_after_those_that_are_there(samzapy, store):
-    code, output, errors = samzapy("store", "get", "job.properties", "counts", "/a", "/nope")
-    assert (code, entries(output)) == (1, [("/a", 3)])
-    assert errors == "error: store 'counts' has no key '/nope'\n"
-
-
 @pytest.mark.parametrize("failure", [RetriableError("the leader is away"), RestoreStalled("no records")])
 @pytest.mark.parametrize("command", [("store", "get", "job.properties", "counts", "/a"), ("drain", "job.properties")])
 @pytest.mark.usefixtures("store")
@@ -104,18 +94,6 @@ def test_a_system_that_fails_is_not_taken_for_the_answer_of_a_command(samzapy, m
 )
 def test_a_scan_keeps_to_its_bounds(store, where, bounds, keys):
     assert [key for key, _ in entries(store("scan", *bounds, *where))] == keys
-
-
-def test_text_is_key_tab_value(store):
-    assert store("scan", "--format", "text", "--prefix", "/a") == "/a\t3\n"
-
-
-def test_entries_are_counted_by_partition(store):
-    lines = [line.split() for line in store("count").splitlines() if line.strip()]
-    assert lines[-1] == ["all", "4"]
-    assert sum(int(number) for _, number in lines[2:-1]) == 4
-    one = [line.split() for line in store("count", "--partition", "0").splitlines() if line.strip()]
-    assert one[-2][1] == one[-1][1] != "4"
 
 
 def test_a_deleted_key_is_gone_and_a_later_value_counts(samzapy, store):
@@ -154,17 +132,6 @@ def test_a_rebuilt_store_is_what_a_start_of_the_job_goes_on_from(samzapy, store)
     write_views(samzapy, ["/a"])
     assert "local store" in run_job(samzapy)
     assert entries(store("get", "/a")) == [("/a", 4)]
-
-
-@pytest.mark.parametrize("command", [("adopt",), ("rebuild", "new"), ("scan",)])
-@pytest.mark.usefixtures("store")
-def test_nobody_is_told_to_create_a_changelog_that_the_job_creates(samzapy, command):
-    name, *more = command
-    code, _, errors = samzapy(
-        "store", name, "job.properties", "counts", *more, "-c", "stores.counts.changelog=local.none"
-    )
-    assert (code, "topic create" in errors) == (3, False)
-    assert "it is the changelog of store 'counts', and a start of the job creates it" in errors
 
 
 def test_a_rebuild_of_one_task_touches_no_other_and_no_store_that_is_there(samzapy, store):
@@ -229,36 +196,6 @@ def test_what_is_wrong_is_said_in_one_line(samzapy, store, arguments, code, mess
     assert message in line
 
 
-def test_entries_of_an_expiring_store_are_shown_until_their_time_is_over(samzapy, store):
-    producer = LocalSystemFactory().producer(load_job("job.properties").systems["local"], "test")
-    producer.send([OutgoingRecord("counts-log", b"/old", bytes(8), 0, timestamp=1_000)])
-    producer.flush()
-    producer.close()
-    expiring = ("-c", "stores.counts.rocksdb.ttl.ms=3600000")
-    assert entries(store("scan", *expiring)) == sorted(COUNTS.items())
-    assert ("/old", 0) in entries(store("scan"))
-
-
-def test_stores_with_and_without_a_changelog_lie_below_folders_of_their_own(samzapy, monkeypatch, store):
-    monkeypatch.setenv("LOGGED_STORE_BASE_DIR", "logged")
-    keys = {"job.logged.store.base.dir": "state", "job.non-logged.store.base.dir": "scratch"}
-    keys |= {"stores.seen.factory": "rocksdb", "stores.seen.key.serde": "string", "stores.seen.msg.serde": "long"}
-    run_job(samzapy, *(text for key, value in keys.items() for text in ("-c", f"{key}={value}")))
-    assert sorted(str(path) for path in Path().glob("*/*/*/Partition_0")) == [
-        "logged/views-1/counts/Partition_0",
-        "scratch/views-1/seen/Partition_0",
-        "state/views-1/counts/Partition_0",
-    ]
-    assert entries(store("scan", "--local", "logged")) == sorted(COUNTS.items())
-
-
-def test_a_store_of_a_job_that_never_ran_has_no_changelog_yet(samzapy):
-    prepare_job(samzapy)
-    code, _, errors = samzapy("store", "count", "job.properties", "counts")
-    assert code == 3
-    assert "topic 'counts-log' does not exist" in errors
-
-
 @pytest.fixture
 def unprivileged():
     """Runs what follows as a user whom rights bind: they do not bind root."""
@@ -289,18 +226,6 @@ def test_a_store_that_this_user_may_not_read_is_a_failure_of_the_environment(ope
     request.getfixturevalue("unprivileged")
     with pytest.raises(EnvironmentFailure, match=f"{path}: this user may not read it"):
         local_directories("job-1", "counts", state)
-
-
-def test_a_command_raises_the_soft_limit_of_open_files_because_a_store_may_have_many_partitions(store):
-    code = (
-        "import atexit, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096)); "
-        "atexit.register(lambda: print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], file=sys.stderr)); "
-        "from samzapy.cli.main import cli; cli.main(sys.argv[1:])"
-    )
-    arguments = ["store", "scan", "job.properties", "counts", "--local", "state"]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
-    assert entries(done.stdout) == sorted(COUNTS.items())
-    assert done.stderr.splitlines()[-1] == "4096"
 
 
 @pytest.mark.usefixtures("store")

@@ -40,12 +40,6 @@ def test_what_was_written_is_read(topic):
     assert set(found[0]) == {"partition", "offset", "timestamp", "key", "message"}
 
 
-def test_text_is_key_tab_message(topic):
-    topic("create", "local.a", "--partitions", "1")
-    topic("write", "local.a", stdin="k\tv\nalone\n")
-    assert topic("read", "local.a", "--format", "text") == "k\tv\n\talone\n"
-
-
 @pytest.mark.parametrize(
     ("start", "expected"), [("oldest", [0, 1, 2]), ("newest", [2]), ("upcoming", []), ("1", [1, 2]), ("3", [])]
 )
@@ -53,17 +47,6 @@ def test_reading_starts_where_it_is_told(topic, start, expected):
     topic("create", "local.a", "--partitions", "1")
     topic("write", "local.a", stdin="a\nb\nc\n")
     assert [r["offset"] for r in lines(topic("read", "local.a", "--from", start))] == expected
-
-
-def test_reading_stops_after_the_maximum_and_keeps_to_its_partitions(topic):
-    topic("create", "local.a", "--partitions", "3")
-    for partition in ("0", "1", "2"):
-        topic("write", "local.a", "--partition", partition, stdin="a\nb\n")
-    assert len(lines(topic("read", "local.a", "--max", "4"))) == 4
-    assert topic("read", "local.a", "--max", "0") == ""
-    chosen = lines(topic("read", "local.a", "--partition", "1", "--partition", "2"))
-    assert {r["partition"] for r in chosen} == {1, 2}
-    assert len(chosen) == 4
 
 
 @pytest.mark.parametrize(
@@ -92,13 +75,6 @@ def test_one_key_for_all_lines_and_a_text_for_null(topic):
     assert [(r["key"], r["message"]) for r in lines(topic("read", "local.a"))] == [("k", "a\tb"), ("k", None)]
 
 
-def test_streams_are_listed_with_partitions_and_policy(topic):
-    topic("create", "local.b", "--partitions", "2", "--topic-config", "cleanup.policy=compact")
-    topic("create", "local.a", "--partitions", "1")
-    rows = [line.split() for line in topic("list").splitlines()[2:] if line]
-    assert rows == [["local.a", "1", "delete"], ["local.b", "2", "compact"]]
-
-
 def test_a_stream_is_described_with_offsets_and_configuration(topic):
     topic("create", "local.a", "--partitions", "1", "--topic-config", "max.message.bytes=5000")
     topic("write", "local.a", stdin="a\nb\n")
@@ -119,15 +95,6 @@ def test_a_job_file_says_where_its_systems_are_and_which_serdes_they_have(topic,
     assert "log.in" in topic("list", "--job", "job.properties")
 
 
-def test_an_override_without_a_job_file_is_refused(samzapy):
-    code, _, errors = samzapy("topic", "create", "local.a", "--partitions", "1", "--config", "cleanup.policy=compact")
-    assert code == 2
-    assert errors.startswith("error: --config overrides keys of a job file: name it with --job")
-    code, _, errors = samzapy("topic", "create", "local.a", "--partitions", "1", "--topic-config", "compact")
-    assert code == 2
-    assert errors.startswith("error: Invalid value for --topic-config: expected KEY=VALUE, got 'compact'")
-
-
 def test_a_bad_line_says_its_number_and_what_was_written_before(samzapy, topic):
     topic("create", "local.a", "--partitions", "1")
     good = "".join(f"{number}\n" for number in range(1_500))
@@ -136,12 +103,6 @@ def test_a_bad_line_says_its_number_and_what_was_written_before(samzapy, topic):
     assert errors.startswith("error: line 1501: message: integer serde does not take str 'x'")
     assert errors.endswith("; the first 1000 records were written\n")
     assert len(lines(topic("read", "local.a", "--msg-serde", "integer"))) == 1_000
-
-
-def test_input_that_is_not_utf_8_is_refused(samzapy, topic):
-    topic("create", "local.a", "--partitions", "1")
-    assert samzapy("topic", "write", "local.a", stdin=b"a\nb\xe9\n")[2] == "error: line 2: not UTF-8 (byte 0xe9)\n"
-    assert topic("read", "local.a") == ""
 
 
 def test_lines_that_come_slowly_are_on_the_stream_before_the_next_ones_come(samzapy, topic, monkeypatch):
@@ -188,16 +149,3 @@ def test_a_topic_gets_the_settings_of_the_job_file_under_those_of_the_command(sa
     assert [views[key] for key in keys] == ["compact", "6000", "7"]
     assert [others[key] for key in keys] == ["delete", "5000", "86400000"]
     assert not {key for key in (*views, *others) if key.startswith("samza.") or "replication" in key}
-
-
-def test_a_topic_gets_the_settings_of_the_pattern_that_reads_it(samzapy, tmp_path):
-    job = tmp_path / "job.properties"
-    job.write_text(
-        f"{JOB.replace('events.views', 'ord')}streams.ord.samza.system=events\n"
-        "streams.ord.samza.physical.name=ord-.*\nstreams.ord.cleanup.policy=compact\n"
-    )
-    for stream in ("ord-1", "others"):
-        assert samzapy("topic", "create", f"events.{stream}", "--partitions", "1", "--job", str(job))[0] == 0
-    with stream_admin(load_job(job).systems["events"]) as admin:
-        policies = [admin.describe(stream).config["cleanup.policy"] for stream in ("ord-1", "others")]
-    assert policies == ["compact", "delete"]

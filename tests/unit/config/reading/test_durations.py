@@ -34,11 +34,6 @@ def test_a_duration_is_read_in_milliseconds(text, milliseconds):
     assert load_job({**JOB, "task.window.ms": text}).task.window_ms == milliseconds
 
 
-@pytest.mark.parametrize("text", ["0.5ms", "3 sec", "3S", "s", "1s1s", "-3s", "1e3s", ""])
-def test_anything_else_stays_as_it_is(text):
-    assert in_ms("task.window.ms", text) == text
-
-
 def test_a_key_that_does_not_end_in_ms_has_no_duration():
     assert in_ms("job.terms", "3s") == "3s"
 
@@ -61,10 +56,3 @@ def test_a_bad_duration_is_refused_with_examples(text):
     with pytest.raises(ConfigError) as caught:
         load_job({**JOB, "task.window.ms": text})
     assert str(caught.value).endswith(f" (or a duration like 500ms, 3s, 10m, 2h), got '{text}'")
-
-
-def test_a_duration_out_of_bounds_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"job.spark.lease.ms: expected an integer from 1000 to 3600000, got '7200000'"
-    ):
-        load_job({**JOB, "job.spark.lease.ms": "2h"})

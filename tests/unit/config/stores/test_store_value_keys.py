@@ -1,16 +1,6 @@
 """Keys about values and changelogs of expiring stores."""
 
-import pytest
-
-from samzapy.config.stores.store import LargeValues
 from samzapy.storage.changelog.topic import changelog_spec
-
-
-@pytest.mark.parametrize(
-    ("given", "ttl_ms"), [("5000", 5_000), ("1000", 1_000), ("0", None), ("-1", None), (None, None)]
-)
-def test_a_time_to_live_is_milliseconds_or_never(store, given, ttl_ms):
-    assert store({} if given is None else {"rocksdb.ttl.ms": given}).ttl_ms == ttl_ms
 
 
 def test_less_than_a_second_counts_as_a_second(load):
@@ -44,12 +34,6 @@ def test_a_changelog_that_forgets_before_its_store_is_refused(store_problems):
             "lose state, got '59999'"
         )
     ]
-
-
-def test_large_values_have_samzas_defaults(store):
-    assert store().large_values == LargeValues(1_048_576, refuse=False, drop=False)
-    both = store({"disallow.large.messages": "true", "drop.large.messages": "true"})
-    assert (both.large_values.refuse, both.large_values.drop) == (True, False)
 
 
 def test_a_limit_without_a_rule_warns(load):

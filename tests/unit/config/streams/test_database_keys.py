@@ -30,51 +30,6 @@ def test_a_table_needs_a_url_and_an_order_and_the_rest_has_defaults(load):
     assert config.warnings == ()
 
 
-def test_every_key_of_a_table_is_read(load):
-    keys = {
-        "samza.physical.name": "people",
-        "database.table": "crm.customers",
-        "database.key": "country, id",
-        "database.columns": "id,name",
-        "database.deleted.column": "deleted_at",
-        "database.timestamp.column": "changed_at",
-        "database.partitions": "4",
-        "database.poll.interval.ms": "50",
-        "database.safety.lag.ms": "0",
-    }
-    config = load(
-        SHOP | {f"streams.customers.{key}": value for key, value in keys.items()} | {"task.inputs": "customers"}
-    )
-    assert tables(config) == {
-        "people": TableConfig(
-            stream="people",
-            prefix="streams.customers.database.",
-            table="crm.customers",
-            order_by="version",
-            key_columns=("country", "id"),
-            columns=("id", "name"),
-            deleted_column="deleted_at",
-            timestamp_column="changed_at",
-            partitions=4,
-            poll_interval_ms=50,
-            safety_lag_ms=0,
-        )
-    }
-    assert config.warnings == ()
-
-
-def test_the_older_form_of_stream_keys_is_read(load):
-    config = load(
-        SHOP
-        | {
-            "streams.customers.samza.system": None,
-            "streams.customers.database.order.by": None,
-            "systems.shop.streams.customers.database.order.by": "id",
-        }
-    )
-    assert tables(config)["customers"].order_by == "id"
-
-
 def test_everything_that_is_wrong_is_told_together(problems):
     changes = {
         "systems.shop.database.url": None,
@@ -96,7 +51,7 @@ def test_everything_that_is_wrong_is_told_together(problems):
 
 def test_an_input_that_has_no_keys_at_all_needs_an_order(problems):
     assert problems(SHOP | {"task.inputs": "shop.customers,shop.orders"}) == [
-        "systems.shop.streams.orders.database.order.by: required, e.g. id"
+        "streams.orders.database.order.by: required, e.g. id"
     ]
 
 

@@ -34,10 +34,6 @@ def problems(**keys):
     return str(caught.value)
 
 
-def test_a_job_names_a_serde_with_a_registry_by_a_name_of_its_own():
-    assert load().serdes["orders"] == "samzapy.serializers.schemas:AvroSerdeFactory"
-
-
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
@@ -58,15 +54,6 @@ def test_a_job_names_a_serde_with_a_registry_by_a_name_of_its_own():
 )
 def test_a_bad_value_is_refused_with_its_key(keys, problem):
     assert PREFIX + problem in problems(**keys)
-
-
-def test_all_problems_are_reported_together():
-    found = problems(url="x", auto_register="yes", validate="-1")
-    assert [line.split(":")[0].removeprefix(PREFIX) for line in found.splitlines()] == [
-        "auto.register",
-        "validate",
-        "url",
-    ]
 
 
 def test_the_passwords_are_masked():
@@ -91,12 +78,6 @@ def test_a_job_carries_the_text_of_its_schema_file(tmp_path):
 
 def test_a_schema_file_that_is_not_there_is_refused(tmp_path):
     assert "schema.file: cannot be read (No such file or directory), got" in problems(schema_file=str(tmp_path / "no"))
-
-
-@pytest.mark.parametrize("name", ["\0", "~nobody-of-that-name/order.avsc"])
-def test_a_name_of_a_schema_file_that_cannot_be_one_is_refused(name):
-    (line,) = problems(schema_file=name).splitlines()
-    assert "schema.file: cannot be read (" in line
 
 
 def test_a_schema_stands_in_the_job_file_or_in_a_file_of_its_own(tmp_path):

@@ -3,9 +3,8 @@
 import pytest
 
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import StreamSpec
 from samzapy.config.streams import StreamConfig
-from samzapy.config.streams.systems import TOPIC_SETTINGS, new_stream
+from samzapy.config.streams.systems import new_stream
 
 VIEWS = SystemStream("kafka", "page-views")
 
@@ -31,28 +30,6 @@ def test_a_factory_nobody_knows_lists_the_known_ones(problems, given):
             f"local, memory, database, got {given!r}"
         )
     ]
-
-
-def test_a_system_without_a_factory_is_a_problem(problems):
-    assert problems({"systems.other.consumer.a": "b"}) == [
-        "systems.other.samza.factory: required, e.g. kafka, local, memory or database"
-    ]
-
-
-def test_client_keys_pass_through_untouched(load):
-    settings = load(
-        {
-            "systems.kafka.consumer.bootstrap.servers": "localhost:9092",
-            "systems.kafka.producer.linger.ms": "5",
-            "systems.kafka.default.stream.replication.factor": "3",
-            "systems.kafka.samza.fetch.threshold": "100",
-            "systems.kafka.streams.old.samza.priority": "1",
-        }
-    ).systems["kafka"]
-    assert settings.consumer == {"bootstrap.servers": "localhost:9092"}
-    assert settings.producer == {"linger.ms": "5"}
-    assert settings.default_stream == {"replication.factor": "3"}
-    assert settings.properties == {"samza.fetch.threshold": "100"}
 
 
 def test_a_stream_has_its_own_keys_then_its_systems(load):
@@ -115,27 +92,11 @@ def test_an_unknown_serde_says_what_was_probably_meant(problems, key):
     ]
 
 
-def test_a_registered_serde_is_known(load):
-    config = load({"systems.kafka.samza.msg.serde": "mine", "serializers.registry.mine.class": "my.module:MySerde"})
-    assert config.serdes["mine"] == "my.module:MySerde"
-    assert config.stream(VIEWS).msg_serde == "mine"
-
-
-def test_java_serdes_become_ours(load):
-    config = load({"serializers.registry.s.class": "org.apache.samza.serializers.StringSerdeFactory"})
-    assert config.serdes["s"] == config.serdes["string"]
-
-
 def test_a_java_serde_without_counterpart_is_refused(problems):
     (found,) = problems({"serializers.registry.s.class": "org.apache.samza.serializers.SerializableSerdeFactory"})
     assert found.startswith(
         "serializers.registry.s.class: expected a class like my.module:MySerde, or one of string, integer"
     )
-
-
-def test_a_system_that_can_be_none_is_told_in_one_line(problems):
-    (line,) = problems({"job.default.system": "a\nb"})
-    assert line == "job.default.system: system 'a\\nb' has no systems.NAME.samza.factory; known: kafka"
 
 
 A = {"streams.a.samza.system": "kafka", "streams.a.samza.physical.name": "page-views"}
@@ -162,11 +123,6 @@ def test_an_id_that_only_names_a_stream_takes_no_keys_from_another_id(load, owne
     assert config.systems["kafka"].streams["page-views"].properties == {"cleanup.policy": "compact"}
 
 
-def test_two_ids_of_one_stream_may_have_the_same_keys(load):
-    keys = {f"streams.{each}.samza.msg.serde": "json" for each in "az"}
-    assert load(A | Z | keys | {"task.inputs": "a"}).streams[SystemStream("kafka", "page-views")].msg_serde == "json"
-
-
 DEFAULT = "systems.kafka.default.stream."
 
 
@@ -185,16 +141,6 @@ def test_a_key_that_no_topic_takes_is_left_out_with_a_warning(load, problems, ke
     made = [new_stream(config.systems["kafka"], stream, 1).config for stream in ("views", "page-views")]
     assert made == [{}, {}]
     assert problems(keys, strict=True) == [f"{key}: not a topic setting of Kafka"]
-
-
-def test_each_topic_setting_is_known_in_every_form(load):
-    older = "systems.kafka.streams."
-    streams = {DEFAULT: "a", "streams.views.": "views", f"{older}a.": "a", f"{older}a.b.": "a.b"}
-    for prefix, stream in streams.items():
-        keys = {f"{prefix}{name}": "1" for name in (*TOPIC_SETTINGS, "replication.factor")}
-        inputs = {"job.default.system": "kafka", "task.inputs": "views,kafka.a,kafka.a.b"}
-        settings = load({**keys, **inputs, f"{prefix}samza.offset.default": "oldest"}, strict=True).systems["kafka"]
-        assert new_stream(settings, stream, 1) == StreamSpec(stream, 1, dict.fromkeys(TOPIC_SETTINGS, "1"), 1)
 
 
 def test_a_plug_in_has_keys_of_its_own_for_streams(load):

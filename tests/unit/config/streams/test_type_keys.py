@@ -45,17 +45,6 @@ def test_a_class_goes_with_json_and_msgpack_by_any_name(serde):
     assert job.stores["s"].msg_type == VIEW
 
 
-def test_the_older_keys_of_a_stream_name_its_class_too():
-    job = load_job(
-        {
-            **BASE,
-            "systems.kafka.samza.msg.serde": "json",
-            "systems.kafka.streams.views.samza.msg.type": VIEW,
-        }
-    )
-    assert {stream.system_stream.stream: stream.msg_type for stream in job.streams.values()}["views"] == VIEW
-
-
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [

@@ -42,11 +42,6 @@ def test_a_comma_in_brackets_belongs_to_the_pattern(load):
     assert task.inputs == (SystemStream("kafka", "c"),)
 
 
-def test_a_bare_pattern_is_on_the_default_system(load):
-    (pattern,) = load({"task.inputs": "orders-.*", "job.default.system": "kafka"}).task.patterns
-    assert pattern.stream == SystemStream("kafka", "orders-.*")
-
-
 def test_a_malformed_expression_is_refused_with_its_reason(problems):
     assert problems({"task.inputs": "kafka.orders-[a"}) == [
         (
@@ -116,17 +111,6 @@ def test_a_match_with_a_key_of_its_own_keeps_that_key_and_takes_the_others(load,
     assert [config.stream(stream).offset_default for stream in (EU, US)] == ["oldest", "oldest"]
 
 
-def test_a_match_without_any_key_has_the_defaults_of_its_system(load):
-    config = in_place(load(ORDERS | {"systems.kafka.default.stream.samza.msg.serde": "json"}), EU)
-    assert (config.stream(EU).msg_serde, config.stream(EU).offset_default) == ("json", "upcoming")
-
-
-def test_a_secret_in_the_file_stays_a_secret(load):
-    config = in_place(load(ORDERS | {"systems.kafka.consumer.sasl.password": "hunter2"}), EU)
-    assert config.resolved["systems.kafka.consumer.sasl.password"] == "hunter2"
-    assert "hunter2" not in repr(config)
-
-
 def test_a_store_may_be_restored_from_a_stream_that_a_pattern_matches(load):
     restored = {
         "stores.s.factory": "rocksdb",
@@ -136,14 +120,6 @@ def test_a_store_may_be_restored_from_a_stream_that_a_pattern_matches(load):
         "stores.s.restore.inputs.processor.factory": "my.module:Processor",
     }
     assert load(ORDERS | restored).stores["s"].source.streams == (EU,)
-
-
-def test_the_pace_of_the_looks_is_a_duration_and_none_by_default(load, problems):
-    assert load(ORDERS).task.refresh_ms is None
-    assert load(ORDERS | {"job.inputs.refresh.ms": "30s"}).task.refresh_ms == 30_000
-    for pace, shown in (("5", "5"), ("2d", "172800000"), ("9223372036854775807", "9223372036854775807")):
-        (problem,) = problems(ORDERS | {"job.inputs.refresh.ms": pace})
-        assert problem == f"job.inputs.refresh.ms: expected an integer from 100 to 86400000, got '{shown}'"
 
 
 def test_a_job_without_checkpoints_cannot_take_new_inputs_while_it_runs(problems):
@@ -181,31 +157,6 @@ def test_a_generator_with_a_reference_gives_its_keys_to_the_streams_that_match(l
     assert (found.msg_serde, found.offset_default) == ("json", "oldest")
 
 
-@pytest.mark.parametrize("names", ["orders,orders", "orders,orders.eu"])
-def test_generators_that_are_named_twice_or_share_a_beginning_are_read(load, names):
-    more = {key.replace(".orders.", ".orders.eu."): value for key, value in GENERATOR.items() if ".orders." in key}
-    config = load(GENERATOR | more | {"job.config.rewriters": names})
-    assert str(config.task.patterns[0]) == "kafka.orders-.*"
-
-
-def test_a_generator_alone_gives_all_inputs(load):
-    config = load(GENERATOR | {"task.inputs": None})
-    assert [str(pattern) for pattern in config.task.patterns] == ["kafka.orders-.*"]
-    assert config.warnings == ("job.config.rewriter.orders.*: read as kafka.orders-.* in task.inputs",)
-
-
-def test_another_rewriter_beside_a_generator_is_refused(problems):
-    (found,) = problems(GENERATOR | {"job.config.rewriters": "orders,env"})
-    assert found.startswith("job.config.rewriters: not supported but for RegExTopicGenerator")
-    assert found.endswith("got 'env'")
-
-
-def test_a_generator_without_its_keys_is_refused(problems):
-    assert problems(GENERATOR | {"job.config.rewriter.orders.regex": None}) == [
-        "job.config.rewriter.orders.regex: required by RegExTopicGenerator"
-    ]
-
-
 def test_a_reference_to_a_key_of_a_pattern_holds_after_the_pattern_has_gone(load):
     keys = {
         "streams.orders.my.retention": "${env:DAYS}d",
@@ -226,8 +177,3 @@ def test_a_reference_to_a_key_of_a_pattern_holds_after_the_pattern_has_gone(load
     assert written.streams[SystemStream("kafka", "out")].msg_serde == "json"
     assert written.resolved["streams.out.literal"] == "${streams.orders.samza.msg.serde}"
     assert written.resolved["my.pace.ms"] == "30000"
-
-
-def test_a_reference_to_a_key_of_a_generator_holds(load):
-    config = load(GENERATOR | {"my.system": "${job.config.rewriter.orders.system}"})
-    assert config.resolved["my.system"] == "kafka"

@@ -6,23 +6,9 @@ import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.checkpoint import CheckpointConfig
-from samzapy.config.error_policy import Action, Stage
-from samzapy.config.guarantee_warnings import guarantee_warnings
-from samzapy.config.task import Guarantee
 from samzapy.errors import ConfigError
-from samzapy.system.clients import load_factory
 
 TWO_SYSTEMS = {"systems.other.samza.factory": "local", "task.inputs": "kafka.a,other.b"}
-
-
-def test_the_smallest_task_gets_samzas_defaults(load):
-    task = load().task
-    assert task.inputs == (SystemStream("kafka", "page-views"),)
-    assert (task.window_ms, task.commit_ms, task.shutdown_ms, task.max_idle_ms) == (-1, 60_000, 30_000, 10)
-    assert task.guarantee is Guarantee.AT_LEAST_ONCE
-    assert task.errors.only_fails
-    assert (task.asynchronous.max_concurrency, task.asynchronous.callback_timeout_ms) == (1, -1)
-    assert task.poll_batch_size is None
 
 
 def test_inputs_are_streams_of_a_system_or_ids(load):
@@ -42,30 +28,10 @@ def test_inputs_are_streams_of_a_system_or_ids(load):
     )
 
 
-def test_a_bare_input_needs_a_default_system(load, problems):
-    assert load({"task.inputs": "a", "job.default.system": "kafka"}).task.inputs == (SystemStream("kafka", "a"),)
-    assert problems({"task.inputs": "kafka"}) == [
-        "task.inputs: expected system.stream or the id of a stream, got 'kafka'"
-    ]
-
-
-@pytest.mark.parametrize("inputs", ["kafka.", ".a", "."])
-def test_a_malformed_input_is_refused(problems, inputs):
-    assert problems({"task.inputs": inputs}) == [
-        f"task.inputs: expected system.stream or the id of a stream, got {inputs!r}"
-    ]
-
-
 def test_an_input_on_an_unknown_system_names_the_known_ones(problems):
     assert problems({"task.inputs": "kafak.a"}) == [
         "task.inputs: system 'kafak' has no systems.kafak.samza.factory; known: kafka; did you mean kafka?"
     ]
-
-
-def test_an_input_listed_twice_is_read_once(load):
-    config = load({"task.inputs": "kafka.a,kafka.a"})
-    assert config.task.inputs == (SystemStream("kafka", "a"),)
-    assert config.warnings == ("task.inputs: kafka.a is listed twice",)
 
 
 def test_broadcast_inputs_are_partitions_or_ranges(load):
@@ -94,34 +60,11 @@ def test_a_task_class_that_is_no_class_path_is_refused(problems, path):
     ]
 
 
-@pytest.mark.parametrize("given", ["exactly-once", "EXACTLY_ONCE", " Exactly-Once "])
-def test_guarantees_are_read_in_any_case_and_with_underscores(load, given):
-    assert load({"task.guarantee": given, "task.commit.ms": "1000"}).task.guarantee is Guarantee.EXACTLY_ONCE
-
-
 @pytest.mark.parametrize("commit", ["60000", "90000", "0", "-5"])
 def test_a_transaction_must_outlast_the_commit_interval(problems, commit):
     assert problems({"task.guarantee": "exactly-once", "task.commit.ms": commit}) == [
         f"task.commit.ms: ({commit}) must be > 0 and < task.transaction.timeout.ms (60000) with exactly-once"
     ]
-
-
-@pytest.mark.parametrize("commit", ["0", "-5", "86400000"])
-def test_without_transactions_any_commit_interval_will_do(load, commit):
-    assert load({"task.commit.ms": commit}).task.commit_ms == int(commit)
-
-
-@pytest.mark.parametrize("given", ["yes", "1", "on", "tru", ""])
-def test_a_boolean_is_true_or_false_in_any_case(load, problems, given):
-    key = "task.drop.deserialization.errors"
-    assert problems({key: given}) == [f"{key}: expected true or false, got {given!r}"]
-    assert load({key: " TRUE "}).task.errors.policies[Stage.DESERIALIZE].then is Action.SKIP
-
-
-def test_checkpoints_go_to_a_topic_on_the_only_input_system(load):
-    assert load().task.checkpoint == CheckpointConfig(
-        "samzapy.checkpoint:TopicCheckpointManagerFactory", system="kafka"
-    )
 
 
 def test_with_several_input_systems_one_must_be_chosen(load, problems):
@@ -132,43 +75,12 @@ def test_with_several_input_systems_one_must_be_chosen(load, problems):
     assert load({**TWO_SYSTEMS, "task.checkpoint.system": "kafka"}).task.checkpoint.system == "kafka"
 
 
-def test_a_checkpoint_system_must_be_configured(problems):
-    assert problems({"task.checkpoint.system": "kfka"}) == [
-        "task.checkpoint.system: system 'kfka' has no systems.kfka.samza.factory; known: kafka; did you mean kafka?"
-    ]
-
-
 def test_file_checkpoints_need_a_path(load, problems):
     java = {"task.checkpoint.factory": "org.apache.samza.checkpoint.file.FileSystemCheckpointManagerFactory"}
     assert problems(java) == ["task.checkpoint.path: required with file checkpoints, e.g. state/checkpoints"]
     assert load({**java, "task.checkpoint.path": "/c"}).task.checkpoint == CheckpointConfig(
         "samzapy.checkpoint:FileCheckpointManagerFactory", path=Path("/c")
     )
-
-
-def test_a_job_may_ask_for_no_checkpoints(load):
-    config = load({"task.checkpoint.factory": "none"})
-    assert config.task.checkpoint is None
-    assert config.warnings == ()
-    assert [weaker.key for weaker in guarantee_warnings(config, load_factory)] == ["task.checkpoint.factory"]
-
-
-def test_samzas_records_are_written_when_asked_for(load):
-    assert not load().task.checkpoint.samza_records
-    assert load({"task.checkpoint.write.versions": "1"}).task.checkpoint.samza_records
-    assert load({"task.checkpoint.write.versions": "1,2"}).task.checkpoint.samza_records
-
-
-def test_a_version_of_samzas_records_that_is_unknown_here_is_warned_of(load):
-    job = load({"task.checkpoint.write.versions": "2"})
-    assert not job.task.checkpoint.samza_records
-    assert any("task.checkpoint.write.versions" in warning for warning in job.warnings)
-
-
-def test_a_record_version_that_samza_does_not_have_is_refused(load):
-    for given in ("3", "v1", "\u00b2"):
-        with pytest.raises(ConfigError, match=rf"task.checkpoint.write.versions: expected 1, 2 or 1,2, got '{given}'"):
-            load({"task.checkpoint.write.versions": given})
 
 
 @pytest.mark.parametrize(
