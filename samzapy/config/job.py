@@ -38,25 +38,6 @@ _STATE = Path("state")
 BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"
 
 
-_MADE = "made for the run"
-
-
-@dataclass(frozen=True)
-class TlsConfig:
-    """TLS of the coordinator. `enabled` None: if the master is on other machines. `certificate` and `private_key`:
-    files, both or none."""
-
-    enabled: bool | None = key(
-        "job.spark.coordinator.tls.enabled", labels(auto=None, true=True, false=False), None, shown="auto"
-    )
-    """Whether the coordinator speaks TLS; auto: if the master is not on this machine."""
-    certificate: str | None = key("job.spark.coordinator.tls.certificate.location", TEXT, None, shown=_MADE)
-    """A PEM file on the driver's machine with the coordinator's certificate and its chain to an authority. Containers
-    pin it by its fingerprint."""
-    private_key: str | None = key("job.spark.coordinator.tls.key.location", TEXT, None, shown=_MADE)
-    """A PEM file on the driver's machine with the key of that certificate, without a password."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SparkConfig:
     """The keys of the Spark application. `conf` has Spark's own keys. `master` None: `local[N]`, N containers."""
@@ -79,7 +60,11 @@ class SparkConfig:
     """The address at which executors reach the driver."""
     coordinator_port: int = key("job.spark.coordinator.port", integer(0, 65_535), 0)
     """The coordinator's port. 0: any free port."""
-    coordinator_tls: TlsConfig = field(default_factory=TlsConfig)
+    coordinator_tls: bool | None = key(
+        "job.spark.coordinator.tls.enabled", labels(auto=None, true=True, false=False), None, shown="auto"
+    )
+    """Whether the coordinator speaks TLS; auto: if the master is not on this machine. Each run makes its own
+    certificate."""
 
     @property
     def archives(self) -> tuple[str, ...]:
@@ -252,13 +237,7 @@ def timers_store(reader: Reader, stores: Mapping[str, StoreConfig]) -> str | Non
 
 def parse_spark(reader: Reader) -> SparkConfig:
     """Read `job.spark.*`; note keys in `conf` that are not Spark's, and speculation."""
-    tls = reader.read(TlsConfig)
-    files = {f"job.spark.coordinator.tls.{part}.location" for part in ("certificate", "key")}
-    for missing in files:
-        (other,) = files - {missing}
-        if reader.values.get(other) and not reader.is_set(missing):
-            reader.problem(missing, f"required with {other}")
-    config = reader.read(SparkConfig, coordinator_tls=tls)
+    config = reader.read(SparkConfig)
     for name, value in config.conf.items():
         if not name.startswith("spark."):
             reader.problem(f"job.spark.conf.{name}", "expected a key of Spark, which starts with spark.")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from samzapy.api.system import SystemSettings
 from samzapy.config.checkpoint import CheckpointConfig, StateCheckpointConfig
 from samzapy.config.error_policy import ErrorKeys
-from samzapy.config.job import JobClockConfig, JobConfig, PlacementConfig, SparkConfig, TlsConfig
+from samzapy.config.job import JobClockConfig, JobConfig, PlacementConfig, SparkConfig
 from samzapy.config.reading.classes import ENGINES, SYSTEMS
 from samzapy.config.reading.keys import Key, Reader, keys_of, split_list, texts_of
 from samzapy.config.reading.properties import Masked
@@ -104,6 +104,8 @@ _REFUSED: tuple[tuple[str, str], ...] = (
 )
 #: The keys of earlier versions that are gone, each with what to do instead. `*` stands for one part.
 REMOVED: Mapping[str, str] = {
+    "job.spark.coordinator.tls.certificate.location": "leave it out; each run makes its own certificate",
+    "job.spark.coordinator.tls.key.location": "leave it out; each run makes its own certificate",
     "job.query.keyed.stores": "leave it out; a query asks all tasks, or the one that its parameter partition names",
     "serializers.registry.*.cache.dir": "leave it out; schemas are kept in memory, and a start asks the registry",
     "job.spark.class.archive": "leave it out; from Java 19 on a JVM keeps such an archive by itself, with "
@@ -202,7 +204,6 @@ SECTIONS: tuple[type, ...] = (
     PlacementConfig,
     JobClockConfig,
     SparkConfig,
-    TlsConfig,
     TaskConfig,
     ChooserConfig,
     AsyncConfig,

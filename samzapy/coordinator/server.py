@@ -17,8 +17,8 @@ Comparisons take constant time. Where a cookie is accepted, a request also needs
 foreign page cannot reach the service under a name that it points here (DNS rebinding). The name decides; a tunnel or a
 proxy may have a port of its own.
 
-With TLS a port shows the user's certificate, or one made for the run with a P-256 key. That key leaves the process only
-for the moment in which OpenSSL reads it, from a folder that is private to this user. Clients check no signature. They
+With TLS a port shows a certificate made for the run, with a P-256 key. That key leaves the process only for the moment
+in which OpenSSL reads it, from a folder that is private to this user. Clients check no signature. They
 pin the SHA-256 fingerprint, which they get together with the address, so a certificate needs no authority and no
 matching name. `cryptography` is a mandatory dependency, because TLS is on by default for a remote master: an extra
 would be missing on the first such run, and most images have no `openssl` command.
@@ -185,27 +185,22 @@ def _from_query(scope: Scope) -> str:
 
 #: The validity of a certificate made for a run, longer than any run. It begins a day early, for clocks that are slow.
 _VALID, _EARLY = timedelta(days=3_650), timedelta(days=1)
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate chain and its private key, both in PEM."""
+    """A certificate and its private key, both in PEM."""
 
     certificate: str
     key: str = field(repr=False)
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the certificate, in 64 hexadecimal digits. Raises ValueError if there is none."""
-        match = _CERTIFICATE.search(self.certificate)
-        if match is None:
-            raise ValueError("contains no PEM certificate")
-        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(match[0])).hexdigest()
+        """The SHA-256 of the certificate, in 64 hexadecimal digits."""
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(self.certificate)).hexdigest()
 
     def context(self) -> ssl.SSLContext:
-        """A server's context with this identity, for TLS 1.2 and newer. Raises ValueError if the key is not the
-        certificate's."""
+        """A server's context with this identity, for TLS 1.2 and newer."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         # OpenSSL reads them only from files. The folder is private to this user.
@@ -214,16 +209,7 @@ class Identity:
             certificate.write_text(self.certificate, encoding="ascii")
             key.touch(mode=0o600)
             key.write_text(self.key, encoding="ascii")
-            try:
-                # Without a password here, OpenSSL would ask on the terminal for the password of an encrypted key.
-                context.load_cert_chain(certificate, key, password="")
-            except ssl.SSLError as cause:
-                reason = (
-                    "does not belong to the certificate"
-                    if "MISMATCH" in str(cause)
-                    else "contains no PEM key, or one with a password"
-                )
-                raise ValueError(reason) from cause
+            context.load_cert_chain(certificate, key)
         return context
 
 

@@ -27,7 +27,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
@@ -35,6 +35,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import CopartitionedTask
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
 from samzapy.container.supervision import outage
 from samzapy.container.supervision.job_records import JobRecords, Ownership
 from samzapy.container.supervision.logs import record_of
@@ -49,6 +50,9 @@ from samzapy.runner.base import PreparedJob
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.handover import OwnershipWatch
 from samzapy.system.clients import SystemClients, traits_of
+
+if TYPE_CHECKING:
+    from samzapy.coordinator.service import Addresses, CoordinatorService
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +97,25 @@ def coordinator_of(
         epoch=prepared.epoch,
         listen=listen,
     )
+
+
+def serve(config: JobConfig, coordinator: Coordinator, token: str, at: Addresses) -> CoordinatorService:
+    """Serve the coordinator of a job to people and tools, at its addresses.
+
+    If the job file turns queries on, containers answer questions about stores, also for the page; else the page reads
+    changelogs. Raises EnvironmentFailure if a port is taken, ConfigError for serdes that cannot be made.
+    """
+    # Not every local run has a server.
+    from samzapy.admin.store_queries import JobInspector  # noqa: PLC0415
+    from samzapy.coordinator.port import ContainerPorts  # noqa: PLC0415
+    from samzapy.coordinator.queries import StoreQueries, no_queries, store_texts  # noqa: PLC0415
+    from samzapy.coordinator.service import CoordinatorService  # noqa: PLC0415
+
+    ports, inspector = ContainerPorts(coordinator, token), JobInspector(config)
+    if not config.supervision.query.enabled:
+        return CoordinatorService(coordinator, token, at, routes=[*ports.routes, *no_queries()], inspector=inspector)
+    queries = StoreQueries(ports.ask, coordinator.spec.model, store_texts(config), inspector)
+    return CoordinatorService(coordinator, token, at, routes=[*ports.routes, *queries.routes], inspector=queries)
 
 
 @contextmanager

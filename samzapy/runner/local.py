@@ -49,7 +49,7 @@ from samzapy.runner.base import (
     starts,
 )
 from samzapy.runner.checks import Row
-from samzapy.runner.driver import coordinator_of, watching
+from samzapy.runner.driver import coordinator_of, serve, watching
 from samzapy.runner.stopping import STOPPING, StopSignals
 
 _LOOPBACK = "127.0.0.1"
@@ -279,7 +279,6 @@ def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions, toke
         return
     # A server is needed by this job only.
     from samzapy.coordinator.service import Addresses  # noqa: PLC0415
-    from samzapy.runner.serving import serve  # noqa: PLC0415
 
     service = serve(
         config,

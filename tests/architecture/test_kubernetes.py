@@ -65,7 +65,7 @@ def test_every_port_is_one_of_the_job_file(job):
     ("probe", "path"), [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")]
 )
 def test_a_probe_asks_the_coordinator_by_tls_for_an_answer_without_a_token(probe, path, job):
-    assert job.spark.coordinator_tls.enabled is None, "TLS is on with a master that is not on this machine"
+    assert job.spark.coordinator_tls is None, "TLS is on with a master that is not on this machine"
     assert container()[probe]["httpGet"] == {"path": path, "port": "coordinator", "scheme": "HTTPS"}
     assert path in PROBES
 

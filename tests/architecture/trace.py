@@ -22,7 +22,7 @@ from samzapy.job.lease import ContainerReport
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.queries.committed import CommittedStores, PublishedStore
-from samzapy.runner.serving import serve
+from samzapy.runner.driver import serve
 from samzapy.testing import TaskTestDriver
 from tests.architecture.facts import PACKAGE, ROOT
 from tests.jobs.query_job import QUERY_JOB, engine_with

@@ -25,7 +25,7 @@ from pathlib import Path
 import javaproperties
 
 from samzapy.api.system import SystemSettings
-from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig, SparkConfig, TlsConfig
+from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig, SparkConfig
 from samzapy.config.reading.properties import MASK, Masked, is_secret, literal_secrets
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import installed_spark
@@ -244,7 +244,7 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
     problems = [*_systems(config.systems, master), *_folders(config, master), *_secrets(config, master.address)]
     if problems:
         raise ConfigError(problems)
-    return (*_state(config, master), *_in_the_clear(config.spark.coordinator_tls, master))
+    return (*_state(config, master), *_in_the_clear(config.spark, master))
 
 
 def without_sparks_secrets(raw: Mapping[str, str]) -> Masked:
@@ -271,8 +271,8 @@ def _secrets(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
             yield ConfigProblem(key, MASK, message)
 
 
-def _in_the_clear(tls: TlsConfig, master: Master) -> Iterator[str]:
-    if tls.enabled is False:
+def _in_the_clear(spark: SparkConfig, master: Master) -> Iterator[str]:
+    if spark.coordinator_tls is False:
         yield (
             "job.spark.coordinator.tls.enabled=false: the token that acts and all reports cross the network to the "
             f"executors of {master.address} in the clear"

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from functools import partial
 from types import TracebackType
 from typing import Any, final
@@ -29,13 +30,13 @@ from typing import Any, final
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.server import made_for
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, backoff_of, run_token
-from samzapy.runner.driver import coordinator_of, watching
+from samzapy.runner.driver import coordinator_of, serve, watching
 from samzapy.runner.handover import OwnershipWatch
-from samzapy.runner.serving import coordinator_identity, serve
 from samzapy.runner.spark.application import SparkApplication, SparkJob
 from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.master import Master, check_reach, checked_master, coordinator_host, without_sparks_secrets
@@ -215,9 +216,8 @@ class SparkRunner(Runner):
         code = TravellingCode.of(config)
         token = run_token()
         host = coordinator_host(config.spark, master)
-        identity = coordinator_identity(
-            config.spark.coordinator_tls, host, self._clock, remote=not master.on_this_machine
-        )
+        tls = not master.on_this_machine if config.spark.coordinator_tls is None else config.spark.coordinator_tls
+        identity = made_for(host, datetime.now(timezone.utc)) if tls else None
 
         def start(spark: Start) -> SparkApplication:
             source = self._source.application(config, master, token, verbose=options.verbose, began=spark.began)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.job import TlsConfig
 from samzapy.config.loader import load_job
 from samzapy.config.supervision import ReporterConfig
 
@@ -73,21 +72,12 @@ def test_the_home_folder_of_a_user_who_has_none_is_refused_for_stores_and_logs(p
     assert problems({}, {"LOGGED_STORE_BASE_DIR": path}) == [f"LOGGED_STORE_BASE_DIR: {message}"]
 
 
-def test_tls_of_the_coordinator_is_as_the_master_asks_for_unless_the_job_says(load):
-    assert load().spark.coordinator_tls == TlsConfig(None, None, None)
-    keys = {
-        "job.spark.coordinator.tls.enabled": "TRUE",
-        "job.spark.coordinator.tls.certificate.location": "/c.pem",
-        "job.spark.coordinator.tls.key.location": "/k.pem",
-    }
-    assert load(keys).spark.coordinator_tls == TlsConfig(True, "/c.pem", "/k.pem")
-    assert load({"job.spark.coordinator.tls.enabled": "false"}).spark.coordinator_tls.enabled is False
+@pytest.mark.parametrize(("text", "value"), [("TRUE", True), ("false", False), ("auto", None)])
+def test_tls_of_the_coordinator_is_as_the_master_asks_for_unless_the_job_says(load, text, value):
+    assert load({"job.spark.coordinator.tls.enabled": text}).spark.coordinator_tls is value
 
 
-def test_a_certificate_without_its_key_and_an_unknown_word_are_refused(problems):
-    assert problems({"job.spark.coordinator.tls.certificate.location": "/c.pem"}) == [
-        "job.spark.coordinator.tls.key.location: required with job.spark.coordinator.tls.certificate.location"
-    ]
+def test_an_unknown_word_for_tls_is_refused(problems):
     assert problems({"job.spark.coordinator.tls.enabled": "yes"}) == [
         "job.spark.coordinator.tls.enabled: expected one of auto, true, false, got 'yes'"
     ]

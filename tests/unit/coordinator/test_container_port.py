@@ -19,7 +19,7 @@ from samzapy.job.lease import ContainerReport, HttpAddress
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.queries.committed import Answer, CommittedStores, PublishedStore, Question, pack, unpack
-from samzapy.runner.serving import serve
+from samzapy.runner.driver import serve
 from samzapy.verify.processes import until
 
 TOKEN = "correct-horse"

@@ -27,7 +27,7 @@ from samzapy.job.lease import ContainerReport, HttpAddress
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.queries.committed import CommittedStores, PublishedStore, Question
-from samzapy.runner.serving import serve
+from samzapy.runner.driver import serve
 
 TOKEN = "correct-horse"
 TASKS = [TaskModel(f"Partition {n}", frozenset({SystemStreamPartition("m", "in", n)}), n) for n in range(4)]

@@ -9,7 +9,7 @@ import urllib3
 from jobs.job_models import job_model
 
 from samzapy.admin.queries import status_of
-from samzapy.config.job import JobConfig, TlsConfig
+from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.logs import PageAddress
 from samzapy.coordinator.client import CoordinatorClient
@@ -17,10 +17,8 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.server import made_for
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import ConfigError, RetriableError
+from samzapy.errors import RetriableError
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.runner.serving import coordinator_identity
-from samzapy.testing import ManualClock
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -109,62 +107,4 @@ def job_at(folder) -> JobConfig:
             "systems.memory.samza.factory": "memory",
             "job.log.dir": str(folder),
         }
-    )
-
-
-@pytest.mark.parametrize(("enabled", "remote", "has"), [(None, True, True), (None, False, False), (False, True, False)])
-def test_a_remote_master_brings_a_certificate_unless_the_job_says_no(enabled, remote, has):
-    made = coordinator_identity(TlsConfig(enabled), "10.0.0.1", ManualClock(), remote=remote)
-    assert (made is not None) == has
-
-
-@pytest.fixture
-def files(identity, tmp_path):
-    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
-    certificate.write_text(identity.certificate)
-    key.write_text(identity.key)
-    return certificate, key
-
-
-def test_a_certificate_of_the_users_own_is_shown(files, identity):
-    certificate, key = files
-    found = coordinator_identity(TlsConfig(True, str(certificate), str(key)), "here", ManualClock(), remote=False)
-    assert found == identity
-
-
-def refusal(certificate, key):
-    with pytest.raises(ConfigError) as refused:
-        coordinator_identity(TlsConfig(True, str(certificate), str(key)), "here", ManualClock(), remote=True)
-    return str(refused.value)
-
-
-def test_files_that_are_no_identity_are_refused_with_their_keys(files, tmp_path):
-    certificate, key = files
-    other = tmp_path / "other.pem"
-    other.write_text(made_for("x", NOW).key)
-    assert refusal(certificate, other).startswith(
-        "job.spark.coordinator.tls.key.location: does not belong to the certificate"
-    )
-    assert refusal(key, key).startswith("job.spark.coordinator.tls.certificate.location: contains no PEM certificate")
-    assert refusal(certificate, certificate).startswith("job.spark.coordinator.tls.key.location: contains no PEM key")
-    assert refusal(tmp_path / "none.pem", key).startswith(
-        "job.spark.coordinator.tls.certificate.location: cannot be read"
-    )
-
-
-def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(files, tmp_path):
-    from cryptography.hazmat.primitives import serialization
-
-    certificate, key = files
-    loaded = serialization.load_pem_private_key(key.read_bytes(), None)
-    encrypted = tmp_path / "encrypted.pem"
-    encrypted.write_bytes(
-        loaded.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.BestAvailableEncryption(b"secret"),
-        )
-    )
-    assert refusal(certificate, encrypted).startswith(
-        "job.spark.coordinator.tls.key.location: contains no PEM key, or one with a password"
     )

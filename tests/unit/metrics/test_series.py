@@ -5,7 +5,7 @@ from prometheus_client import parser
 
 from samzapy.metrics import Registry, UserMetrics
 from samzapy.metrics.families import Kind, known_families, task_metric
-from samzapy.metrics.registry import as_text, container_series, is_at_container
+from samzapy.metrics.registry import CONTENT_TYPE, as_text, container_series, is_at_container
 
 TASKS = frozenset(f"Partition {n}" for n in range(3))
 
@@ -135,3 +135,7 @@ def test_every_family_has_a_help_text_and_a_name_by_the_conventions(family):
 def test_no_two_families_have_a_sample_of_the_same_name():
     names = [name for family in known_families() for name in family.sample_names]
     assert len(names) == len(set(names))
+
+
+def test_the_content_type_is_that_of_the_text_format():
+    assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")

@@ -17,7 +17,7 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import NO_FACTS, ContainerReport, Facts, PartitionLag
 from samzapy.metrics.registry import as_text
 from samzapy.runner.base import run_token
-from samzapy.runner.serving import serve
+from samzapy.runner.driver import serve
 from samzapy.testing import ManualClock
 
 
