@@ -25,16 +25,16 @@ if TYPE_CHECKING:
         EndOfStream,
         MessageCollector,
         RequestScope,
+        Sink,
+        TaskAttempt,
         TaskCoordinator,
         Watermark,
     )
-    from samzapy.api.context import ContainerContext, Context, JobContext, TaskContext
+    from samzapy.api.context import ContainerContext, Context, JobContext, MetricsRegistry, TaskContext
     from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
     from samzapy.api.event_time import TimerClock, Timers
     from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
-    from samzapy.api.metrics import MetricsRegistry
     from samzapy.api.serde import Serde, SerdeFactory
-    from samzapy.api.sink import Sink, TaskAttempt
     from samzapy.api.stream import SystemStream, SystemStreamPartition
     from samzapy.api.task import (
         AnyTask,
@@ -120,9 +120,9 @@ _MODULES = (
     "samzapy.api.batch",
     "samzapy.api.checkpoint",
     "samzapy.api.event_time",
-    "samzapy.api.metrics",
+    "samzapy.api.context",
     "samzapy.api.serde",
-    "samzapy.api.sink",
+    "samzapy.api.collector",
     "samzapy.errors",
 )
 #: Names available after `import samzapy` alone, like `samzapy.errors.ConfigError`.

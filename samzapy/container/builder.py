@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
-from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.context import MetricsRegistry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.checkpoint.records import Adopted, Startpoint, startpoints_from_json
 from samzapy.checkpoint.topic import one_pass

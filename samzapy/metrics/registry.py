@@ -14,7 +14,7 @@ from itertools import accumulate
 from math import inf, isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from samzapy.api.metrics import Counter, Gauge, Histogram, MetricsRegistry, Timer
+from samzapy.api.context import Counter, Gauge, Histogram, MetricsRegistry, Timer
 from samzapy.config.guarantee_warnings import COUNTS, ERRORS, GUARANTEE
 from samzapy.errors import SamzapyError
 from samzapy.metrics.families import (

@@ -22,10 +22,9 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NoReturn
 
-from samzapy.api.context import Context
+from samzapy.api.context import Context, Counter
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.metrics import Counter
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.job import JobClockConfig
 from samzapy.config.reading.keys import Reader, in_ms

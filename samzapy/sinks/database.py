@@ -29,7 +29,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from samzapy.api.sink import TaskAttempt
+from samzapy.api.collector import TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskMigrated
 

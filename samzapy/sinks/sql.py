@@ -11,8 +11,8 @@ from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
+from samzapy.api.collector import Sink, TaskAttempt
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskFailed
 from samzapy.failpoints import reach

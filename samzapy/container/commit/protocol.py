@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
-from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.context import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemAdmin
 from samzapy.clock import Clock

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from samzapy.api.collector import MessageCollector, columns_of
+from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope, OutgoingMessageEnvelope
-from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemProducer
 from samzapy.clock import Clock

@@ -35,9 +35,9 @@ from typing import TypeVar
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.checkpoint import Checkpoint, SenderState
+from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.event_time import TaskClock
-from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.event_time.control_messages import Senders, SentControl

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Any
 
+from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.event_time import TimerClock
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.event_time.clock import EventClock, event_times

@@ -9,8 +9,8 @@ from itertools import chain, repeat
 from typing import NamedTuple
 
 from samzapy.api.batch import BatchTask
+from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, SystemConsumer

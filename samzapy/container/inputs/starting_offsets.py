@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.context import MetricsRegistry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.records import Startpoint, Target, pending, starting_offset

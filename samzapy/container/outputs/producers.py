@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from samzapy.api.metrics import Counter, MetricsRegistry
+from samzapy.api.context import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import ColumnProducer, OutgoingColumns, OutgoingRecord, SystemProducer, send_columns
 from samzapy.config.guarantee_warnings import GUARANTEE

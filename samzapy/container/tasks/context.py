@@ -7,11 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from samzapy.api.collector import MessageCollector, RequestScope, TaskCoordinator
-from samzapy.api.context import TaskContext
+from samzapy.api.collector import MessageCollector, RequestScope, Sink, TaskCoordinator
+from samzapy.api.context import MetricsRegistry, TaskContext
 from samzapy.api.event_time import CheckpointStore, StateCheckpoints, StateCheckpointTask, TaskClock, TimedState, Timers
-from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.sink import Sink
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.errors import RestoreError, SamzapyError, StoreError, TaskFailed

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from samzapy.api.collector import Sink, TaskAttempt
+from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.streams import StreamConfig
 from samzapy.container.errors.user_failures import task_failed

@@ -25,8 +25,8 @@ from typing import Any
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.collector import MessageCollector, TaskCoordinator
+from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.config.task import BatchConfig

@@ -8,11 +8,10 @@ from functools import cached_property, partial
 from typing import Any
 
 from samzapy.api.batch import BatchTask
-from samzapy.api.context import ContainerContext, Context
+from samzapy.api.collector import TaskAttempt
+from samzapy.api.context import ContainerContext, Context, MetricsRegistry
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.sink import TaskAttempt
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import state_checkpoints

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.context import Context
+from samzapy.api.collector import Sink
+from samzapy.api.context import Context, MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.sink import Sink
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import (
     AnyTask,

@@ -1,8 +1,8 @@
 """Tasks of several kinds, for replays."""
 
+from samzapy.api.collector import Sink
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.event_time import TimerClock
-from samzapy.api.sink import Sink
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import AsyncStreamTask, InitableTask, StreamTask, TimerTask
 from samzapy.operators.windows import Count, Tumbling, WindowedAggregation, WindowedTask

@@ -6,8 +6,8 @@ import pytest
 
 from samzapy import IncomingMessageEnvelope, StreamTask
 from samzapy import SystemStreamPartition as Ssp
+from samzapy.api.context import Counter
 from samzapy.api.event_time import ClockListenerTask
-from samzapy.api.metrics import Counter
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.tasks.synchronous import StrictProcessing
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
