@@ -147,12 +147,6 @@ def alive(process):
 
 
 @pytest.mark.slow
-def test_persistent_counts_are_exact_after_kills_on_the_embedded_system(tmp_path, local):
-    job = CountedFlights({**local, "task.commit.ms": "50"})
-    killed_again_and_again(tmp_path, job, 5)
-
-
-@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_persistent_counts_are_exact_after_kills_on_kafka(tmp_path, kafka, unique_topic, guarantee):
@@ -168,22 +162,3 @@ def test_persistent_counts_are_exact_after_kills_on_kafka(tmp_path, kafka, uniqu
     }
     job = CountedFlights(overrides, unique_topic("in"), unique_topic("out"))
     killed_again_and_again(tmp_path, job, 4)
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_persistent_counts_of_several_containers_on_spark_have_one_checkpoint_clock(tmp_path, local):
-    job = CountedFlights({**local, "task.commit.ms": "50", "job.container.count": "2"})
-    job.append(200)
-    runs = []
-    for _ in range(2):
-        process = JobProcess(tmp_path, str(JOB), "--until-end", *job.arguments())
-        try:
-            assert process.wait() == 0, process.errors
-        finally:
-            process.close()
-        runs.append(process.output + process.errors)
-        job.check_end()
-    assert f"{len(job.sent)} messages" in runs[0].replace(",", "")
-    # The second run starts where both containers have a checkpoint, which is the end.
-    assert "0 messages" in runs[1]

@@ -27,7 +27,3 @@ def test_keys_follow_zipfs_law():
     first, second, fourth = (ranks[b"u%07d" % rank] for rank in (0, 1, 3))
     assert 1.8 < first / second < 2.2
     assert 3.4 < first / fourth < 4.6
-
-
-def test_unique_events_have_a_key_each():
-    assert len({key for key, _ in Events(25_000, unique=True)}) == 25_000

@@ -9,7 +9,6 @@ from benchmarks.peers.catalog import PEERS
 from benchmarks.peers.launchers import JVM, PROGRAMS, Launcher, MavenPeer, PythonPeer, Settings
 from benchmarks.peers.report import markdown, rows
 from benchmarks.peers.running import measure
-from benchmarks.reporting.results import Spread
 from samzapy.bench.measuring import Measurement, MeasurementFailed
 
 MARKING = """
@@ -68,16 +67,6 @@ def test_a_peer_is_measured_between_its_first_and_its_last_message(tmp_path):
 def test_a_peer_that_ends_before_its_last_message_is_no_measurement(tmp_path):
     with pytest.raises(MeasurementFailed, match=r"exit code 3: .*no partitions"):
         measure(Script("import sys; print('no partitions'); sys.exit(3)"), settings(tmp_path))
-
-
-def test_the_figures_of_a_peer_are_beside_those_of_the_first_one_by_turns():
-    first, second = PEERS[0], PEERS[2]
-    runs = {first.label: [measured(2.0), measured(4.0)], second.label: [measured(6.0), measured(8.0)]}
-    ours, theirs = rows([first, PEERS[1], second], "keyed-count", runs)
-    assert ours.times == Spread(1.0, 1.0, 1.0)
-    assert theirs.times == Spread(2.0, 2.5, 3.0)
-    assert theirs.cpu == Spread(6.0, 7.0, 8.0)
-    assert theirs.committed_cpu is None
 
 
 def test_the_page_has_a_row_a_peer_and_the_reasons_of_those_that_are_missing():

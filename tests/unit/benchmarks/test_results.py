@@ -5,7 +5,6 @@ import pytest
 from benchmarks.reporting.results import Spread, Summary, ratios, read, write
 from benchmarks.reporting.targets import targets
 from benchmarks.suite import WORKLOADS
-from benchmarks.workloads.turns import Runner, take_turns
 from samzapy.bench.measuring import Measurement
 
 _MIB = 1024 * 1024
@@ -75,22 +74,3 @@ def test_summaries_come_back_from_their_file_as_they_were(tmp_path):
     assert read(path) == {"keyed-count": summary}
     assert summary.variants["local"]["cpu_s_per_million"] == Spread(3.0, 3.0, 4.0)
     assert summary.ratios["keyed-count.cpu"] == Spread(1.0, 1.5, 1.5)
-
-
-class Recorded:
-    name = "recorded"
-
-    def __init__(self):
-        self.ran = []
-
-    def run(self, variant):
-        self.ran.append(variant)
-        return measured(1.0)
-
-
-def test_variants_take_turns_until_each_has_had_its_own():
-    workload = Recorded()
-    done = take_turns([Runner("a", workload, "a", 3), Runner("b", workload, "b", 2)], lambda line: None)
-    assert workload.ran == ["a", "b", "a", "b", "a"]
-    assert {name: len(runs) for name, runs in done.repeats.items()} == {"a": 3, "b": 2}
-    assert not done.failures

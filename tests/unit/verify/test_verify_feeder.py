@@ -103,9 +103,3 @@ def test_a_watcher_sees_what_is_written_while_it_looks(streams, feed):
     until(lambda: feeder.acknowledged == 300, lambda: "300 events", DEADLINE_S)
     until(lambda: len(watcher.seen) == 300, lambda: "300 events seen", DEADLINE_S)
     assert sorted(watcher.close()) == sorted(streams.read("in"))
-
-
-def test_deleting_streams_that_are_not_there_is_no_error(streams):
-    streams.delete(["in", "never"])
-    with pytest.raises(UnknownStream):
-        streams.partitions("in")

@@ -24,20 +24,11 @@ def test_the_same_seed_gives_the_same_events_and_another_one_does_not():
 def test_events_are_numbered_and_some_accounts_are_much_busier_than_others():
     made = list(events(20_000, "a"))
     assert [event.id for event in made] == list(range(20_000))
+    assert [Event.decode(*event.encode()) for event in made[:100]] == made[:100]
+    assert 0.04 < sum(event.delta is None for event in made) / 20_000 < 0.06
     times = sorted((sum(1 for event in made if event.key == key) for key in {e.key for e in made}), reverse=True)
     assert times[0] > 50 * times[-1]
     assert KEYS * 0.9 < len(times) <= KEYS
-
-
-def test_about_one_event_in_twenty_closes_its_account():
-    closings = sum(event.delta is None for event in events(20_000, "a"))
-    assert 0.04 < closings / 20_000 < 0.06
-
-
-@pytest.mark.parametrize("delta", [None, 17])
-def test_an_event_survives_its_encoding(delta):
-    event = Event(5, "account-0001", delta)
-    assert Event.decode(*event.encode()) == event
 
 
 def test_a_chain_tells_every_order_number_and_repetition_apart():
@@ -91,10 +82,7 @@ def test_a_soak_draws_the_same_rounds_from_the_same_seed_and_ends_in_time():
     assert {plan.scenario for plan in first} == set(ALL)
     clock.advance(3_599)
     assert list(rounds) == []
-
-
-def test_a_soak_that_is_too_short_for_a_round_has_one_all_the_same():
-    assert len(list(soak(list(Guarantee), ALL, 1, 7, ManualClock()))) == 1
+    assert len(list(soak(list(Guarantee), ALL, 1, 7, ManualClock()))) == 1, "at least one"
 
 
 def test_the_options_of_a_scenario_lead_to_the_same_plan_alone():

@@ -7,7 +7,6 @@ import pytest
 from samzapy.devkafka import DevBroker
 from samzapy.errors import ConfigError
 from samzapy.system.partitioner import partition_of as product_partition_of
-from samzapy.verify.processes import NoProgress, until
 from samzapy.verify.target import Target
 from samzapy.verify.workload import events, partition_of
 
@@ -75,8 +74,3 @@ def test_the_checkers_partitions_are_those_of_javas_producers():
 def test_checker_and_product_work_out_the_same_partitions_independently():
     keys = {event.encode()[0] for event in events(2_000, "a")} | {b"", b"a", b"ab", b"abc", b"\xff\xfe\xfd"}
     assert all(partition_of(key, 7) == product_partition_of(key, 7) for key in keys)
-
-
-def test_what_does_not_come_about_in_time_is_named():
-    with pytest.raises(NoProgress, match="the moon"):
-        until(lambda: False, lambda: "the moon", 0.0)
