@@ -6,7 +6,6 @@ also when the client has closed the connection meanwhile.
 """
 
 import asyncio
-import random
 import socket
 import struct
 import threading
@@ -81,9 +80,6 @@ class _Weather:
 
     closed: set = field(default_factory=set)
     refusing: bool = False
-    delay_s: float = 0.0
-    jitter_s: float = 0.0
-    bytes_per_s: float | None = None
 
 
 class TcpProxy:
@@ -92,12 +88,11 @@ class TcpProxy:
     Faults last until `heal`; they may be combined. `passed` counts frames by (API key, way).
     """
 
-    def __init__(self, upstream_port, port=0, seed=0):
+    def __init__(self, upstream_port, port=0):
         self.upstream_port = upstream_port
         self.passed = Counter()
         self.weather = _Weather()
         self.holds = []
-        self.random = random.Random(seed)
         self.gates = {way: asyncio.Event() for way in Way}
         for gate in self.gates.values():
             gate.set()
@@ -126,14 +121,6 @@ class TcpProxy:
         self._do(self._change(_Weather()))
         self._do(self._release(list(self.holds)))
 
-    def delay(self, ms, jitter_ms=0):
-        """Every frame takes `ms` longer, give or take `jitter_ms` (by the seed), and keeps its place."""
-        self._do(self._change(_Weather(delay_s=ms / 1000, jitter_s=jitter_ms / 1000)))
-
-    def throttle(self, bytes_per_s):
-        """Each direction of each connection passes so much."""
-        self._do(self._change(_Weather(bytes_per_s=bytes_per_s)))
-
     def black_hole(self):
         """Connections are accepted and read, and nothing comes out at either end."""
         self._do(self._change(_Weather(closed=set(Way))))
@@ -154,10 +141,6 @@ class TcpProxy:
         """As `reset` for the clients alone: what they have sent still arrives; only where `hold` holds, if it is given.
         How many connections there were."""
         return self._do(self._cut(hold))
-
-    def strand(self):
-        """Every connection there is falls silent for good and stays open; new ones live. How many there were."""
-        return self._do(self._strand())
 
     def hold(self, api_key, way=Way.REQUEST, count=1):
         """Hold the next `count` frames of this kind until `release` or `heal`."""
@@ -212,12 +195,6 @@ class TcpProxy:
             connection.cut()
         return len(cut)
 
-    async def _strand(self):
-        stranded = list(self._connections)
-        for connection in stranded:
-            connection.live.clear()
-        return len(stranded)
-
     async def _hold(self, hold):
         self.holds.append(hold)
         return hold
@@ -247,8 +224,6 @@ class _Connection:
         self._held = {}
         self._settled = asyncio.Event()
         self._settled.set()
-        self.live = asyncio.Event()
-        self.live.set()
 
     async def run(self):
         """Until both directions have ended."""
@@ -288,14 +263,13 @@ class _Connection:
                 writer.close()
 
     async def _read(self, way, reader, frames):
-        now = asyncio.get_running_loop().time
         with suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 head = await reader.readexactly(4)
                 size = struct.unpack(">i", head)[0]
                 assert 0 <= size <= _LONGEST_FRAME, f"a frame of {size} bytes is not Kafka's"
                 frame = head + await reader.readexactly(size)
-                frames.put_nowait((now() + self._lateness(), self._request_of(way, frame), frame))
+                frames.put_nowait((self._request_of(way, frame), frame))
         frames.put_nowait(None)
 
     def _request_of(self, way, frame):
@@ -310,24 +284,15 @@ class _Connection:
             self._settled.set()
         return self._api_keys.pop(correlation, None), correlation
 
-    def _lateness(self):
-        weather = self._proxy.weather
-        return max(0.0, weather.delay_s + self._proxy.random.uniform(-weather.jitter_s, weather.jitter_s))
-
     async def _write(self, way, writer, frames):
         while (due := await frames.get()) is not None:
-            at, (api_key, correlation), frame = due
-            await asyncio.sleep(max(0.0, at - asyncio.get_running_loop().time()))
+            (api_key, correlation), frame = due
             for hold in list(self._proxy.holds):
                 if hold.takes(api_key, way):
                     self._held[correlation] = hold
                     self._settled.clear()
                     await hold.over()
             await self._proxy.gates[way].wait()
-            await self.live.wait()
-            rate = self._proxy.weather.bytes_per_s
-            if rate:
-                await asyncio.sleep(len(frame) / rate)
             self._proxy.passed[api_key, way] += 1
             writer.write(frame)
             await writer.drain()

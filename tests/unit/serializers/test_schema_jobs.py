@@ -129,7 +129,7 @@ def test_a_schema_that_is_not_registered_ends_the_start_with_every_place(tmp_pat
 
 def test_a_stream_that_only_fills_a_store_needs_no_schema_to_write_with(tmp_path, server):
     side = {"stores.side.factory": "inmemory", "stores.side.side.inputs": "events.orders"}
-    side |= {"stores.side.side.inputs.processor.factory": "jobs.sourced_job:Any"}
+    side |= {"stores.side.side.inputs.processor.factory": "jobs.schema_job:Any"}
     side |= {"stores.side.key.serde": "string", "stores.side.msg.serde": "json"}
     keys = {**Scene(tmp_path, server.url).keys, **side, "task.inputs": "events.others"}
     del keys["serializers.registry.avro.schema"], keys["streams.totals.samza.system"]
