@@ -4,7 +4,6 @@ adapters."""
 import os
 import shutil
 import socket
-import sqlite3
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from jobs.job_models import job_model
 from rigs.store_rig import local_files
 
 from samzapy.api.stream import SystemStreamPartition as Ssp
-from samzapy.api.system import OffsetRange, OutgoingRecord, StreamSettings, StreamSpec, SystemSettings, change_columns
+from samzapy.api.system import OffsetRange, OutgoingRecord, StreamSpec, SystemSettings, change_columns
 from samzapy.container.side_inputs import SideInputRestore, SideInputs
 from samzapy.coordinator import client as client_module
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
@@ -31,8 +30,6 @@ from samzapy.storage.backup.folder import open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader, newest_snapshot
 from samzapy.storage.local.marker import Marker, StoreIdentity, misfit
 from samzapy.system.clients import system_factory
-from samzapy.system.database import DatabaseSystemFactory
-from samzapy.system.database import reader as table_module
 from samzapy.system.kafka import admin as admin_module
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
@@ -42,7 +39,6 @@ from samzapy.system.local.database import local_log
 from samzapy.system.local.reader import LocalReader
 from samzapy.system.log_consumer import LogConsumer
 from samzapy.system.memory import memory_log
-from samzapy.system.partitioner import partition_of
 from samzapy.testing import ManualClock, open_store
 
 FULL = KafkaError._QUEUE_FULL
@@ -255,30 +251,6 @@ def test_kafkas_admin_waits_for_metadata_that_are_behind(monkeypatch, call, lead
         answer = admin.delete("t") if call == "delete" else admin.create(StreamSpec("t", 2))
         answer = admin.describe("t").partitions if call == "describe" else answer
         assert (answer, client.leaders) == (found, leaders[-1:])
-
-
-@pytest.mark.parametrize(("page", "most"), [(1, 1), (1, 1_000), (3, 2), (3, 1_000), (2_000, 1), (2_000, 1_000)])
-def test_a_table_is_read_in_order_however_its_rows_come(tmp_path, monkeypatch, page, most):
-    monkeypatch.setattr(table_module, "_ROWS_PER_QUERY", page)
-    keys = {"order.by": "id", "partitions": "2", "poll.interval.ms": "1000", "safety.lag.ms": "60000"}
-    streams = {"t": StreamSettings("streams.t.", {f"database.{key}": value for key, value in keys.items()})}
-    settings = SystemSettings("s", "x", properties={"database.url": f"sqlite:///{tmp_path / 'db'}"}, streams=streams)
-    clock, found = ManualClock(), {0: [], 1: []}
-    with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as table:
-        table.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
-        with closing(DatabaseSystemFactory(clock).consumer(settings, "c")) as reader:
-            reader.start({Ssp("s", "t", partition): 0 for partition in found})
-            for come, whole in [([], 0), (range(9), 9), ([10, 12], 9), ([11], 9), ([9], 13), ([13], 14)]:
-                table.executemany("INSERT INTO t VALUES (?)", [(number,) for number in come])
-                assert reader.poll(0.0, most) == []  # before the interval is over
-                clock.advance(1.0)
-                for _ in range(40):
-                    for batch in reader.poll(0.0, most):
-                        assert {partition_of(key, 2) for key in batch.keys} == {batch.ssp.partition}
-                        found[batch.ssp.partition] += batch.offsets
-                assert sorted(found[0] + found[1]) == list(range(whole))
-                assert all(reader.position(Ssp("s", "t", partition)) == whole for partition in found)
-    assert all(own and own == sorted(own) for own in found.values())
 
 
 STORE = StoreIdentity("job-1", "s", 0, "t")

@@ -20,11 +20,6 @@ from samzapy.system.partitioner import partition_of
 KEYS = [f"k{number}".encode() for number in range(40)]
 
 
-class Ignoring(StreamTask):
-    def process(self, envelope, collector, coordinator):
-        pass
-
-
 class CountByKey(StreamTask, InitableTask):
     def init(self, context):
         self.counts = context.get_store("counts")
@@ -146,16 +141,3 @@ def test_a_growth_to_no_multiple_is_refused_and_the_job_runs_on_after_the_next(e
     embedded.admin.grow(stream, 6)
     write(embedded, stream, 6)
     assert run(config)[1].processed == len(KEYS)
-
-
-def test_new_partitions_of_a_job_without_state_are_read_from_their_beginning_by_tasks_of_their_own(
-    embedded, stream, tmp_path
-):
-    embedded.admin.create(StreamSpec(stream, 2))
-    config = job(embedded, stream, tmp_path, store=False)
-    run(config)
-    embedded.admin.grow(stream, 3)
-    write(embedded, stream, 3)
-    prepared, status = run(config)
-    assert len(prepared.model.tasks) == 3
-    assert status.processed == len(KEYS)

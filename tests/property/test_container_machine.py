@@ -17,7 +17,6 @@ from histories import check_histories
 from samzapy import InitableTask, OutgoingMessageEnvelope, RequestScope, StreamTask, SystemStream, Watermark
 from samzapy import SystemStreamPartition as Ssp
 from samzapy.admin.positions import write_startpoints
-from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.api.task import WatermarkListenerTask
 from samzapy.container.event_time.control_messages import SentControl, encode
@@ -35,42 +34,29 @@ from samzapy.testing.job import Workbench
 OUT = SystemStream("mem", "out")
 LEFT, RIGHT, ALL, STAGE = "left", "right", "all", "stage"
 PARTITIONS = range(3)
-IDLE_S = 10.0
 KEYS = [b"a", b"b", b"c", None]
 SENDERS = ["first/0", "first/1"]
 POINTS = ["commit.1", "commit.2", "commit.3", "commit.4", "commit.5a", "commit.5", "commit.6", "commit.7", "ahead.1"]
 STARTS = ["start.2", "start.3", "start.5", "start.6", "start.7"]
 
 
-class SeeingTask(StreamTask, InitableTask, ClockListenerTask, WatermarkListenerTask):
+class SeeingTask(StreamTask, InitableTask, WatermarkListenerTask):
     """Keeps the places of the messages of each key, sends each on, and does what a message says."""
-
-    machine = None
 
     def init(self, context):
         self.name = context.task.task_name
         self.seen = context.get_store("seen")
-        self.now = None
 
     def process(self, envelope, collector, coordinator):
-        machine, message = self.machine, envelope.message
+        message = envelope.message
         place = [envelope.ssp.stream, envelope.ssp.partition, envelope.offset]
-        if self.now is not None and envelope.event_time < self.now and not machine.excuses(self.name, envelope):
-            machine.wrong.append(f"{self.name}: {place} of {envelope.event_time} is late: the clock is at {self.now}")
         key = message["key"]
         self.seen.put(key, [*(self.seen.get(key) or []), place])
         collector.send(OutgoingMessageEnvelope(OUT, {"place": place, "task": self.name}, key=envelope.key))
-        if message["do"] == "slow":
-            machine.clock.advance(5.0)
-            machine.post_delayed()
-            machine.clock.advance(20.0)
         if message["do"] == "fail":
             raise ValueError("told to")
         if message["do"] == "stop":
             coordinator.shutdown(RequestScope.ALL_TASKS_IN_CONTAINER)
-
-    def on_clock(self, clock, collector, coordinator):
-        self.now = clock.time_ms
 
     def on_watermark(self, time_ms, collector, coordinator):
         collector.send(OutgoingMessageEnvelope(OUT, {"watermark": time_ms, "task": self.name}, key="w"))
@@ -100,8 +86,6 @@ JOB = {
 class ContainerMachine:
     def __init__(self, guarantee, engine):
         self.guarantee, self.clock, self.epochs = guarantee, ManualClock(), count(1)
-        self.wrong, self.set_back, self.over = [], False, False
-        SeeingTask.machine = self
         keys = {**JOB, "task.guarantee": guarantee, "stores.seen.factory": engine}
         if guarantee == "at-most-once":
             keys["task.poll.batch.size"] = "1"  # polls that end before the position of a task that is ahead
@@ -114,8 +98,6 @@ class ContainerMachine:
         self.posted = {}  # by partition, the message at each offset; None for a control message
         self.again = Counter()  # the messages that are processed once more, because their input was reset
         self.round, self.marks, self.crashed = 1_000, {}, False
-        self.delayed, self.written_at = [], {}
-        self.silent, self.late_until, self.unseen = False, 0, set()
         self.layout, self.containers = [PARTITIONS[:2], PARTITIONS[2:]], {}
         self.current = None
 
@@ -131,7 +113,6 @@ class ContainerMachine:
     def post(self, random):
         """Messages of one to three rounds of event time in every partition, in any order, and the senders'
         watermarks."""
-        self.post_delayed()
         for _ in range(random.randint(1, 3)):
             self.round += 1
             ssps = [(stream, partition) for stream in (LEFT, RIGHT) for partition in PARTITIONS]
@@ -139,43 +120,16 @@ class ContainerMachine:
             random.shuffle(ssps)
             for stream, partition in ssps:
                 key = random.choice(KEYS)
-                does = random.choices(["", "fail", "slow", "stop" if stream != LEFT else ""], [80, 8, 8, 4])[0]
-                message = stream, partition, key, {"key": str(key), "do": does}, self.round
-                if stream == RIGHT and random.random() < 0.5:
-                    self.delayed.append(message)
-                else:
-                    self._append(*message)
+                does = random.choices(["", "fail", "stop" if stream != LEFT else ""], [80, 8, 4])[0]
+                self._append(stream, partition, key, {"key": str(key), "do": does}, self.round)
             for sender in random.sample(SENDERS, random.randint(0, 2)):
                 for partition in PARTITIONS:
                     self._control(partition, sender)
 
-    def post_delayed(self):
-        """The messages of `right` that come later than others of their time, in their order."""
-        delayed, self.delayed = self.delayed, []
-        for message in delayed:
-            self._append(*message)
-
     def _append(self, stream, partition, key, message, time):
-        if any(each[:2] == (stream, partition) for each in self.delayed):
-            self.delayed.append((stream, partition, key, message, time))
-            return
         value = json.dumps(message).encode()
         self.producer.send([OutgoingRecord(stream, key, value, partition, timestamp=time)])
         self.posted.setdefault((stream, partition), []).append(message)
-        now = self.clock.monotonic()
-        self.silent |= now - self.written_at.get((stream, partition), 0.0) >= IDLE_S
-        self.late_until = self.round if self.silent else self.late_until
-        self.written_at[stream, partition] = now
-
-    def excuses(self, task, envelope):
-        """Whether a message may be late: some partition was silent for so long that it counted as idle, or was
-        reset."""
-        return (
-            self.set_back
-            or task in self.unseen
-            or envelope.event_time <= self.late_until
-            or self.guarantee == "at-most-once"
-        )
 
     def _control(self, partition, sender):
         key, value, headers = encode(SentControl(sender, 2, Watermark(self.round)))
@@ -299,29 +253,6 @@ class ContainerMachine:
         if number in self.containers:
             self._crash(number)
 
-    def slow_poll(self, random):
-        """A message takes longer than a partition may be silent, and meanwhile the others bring older ones."""
-        self.settle(random)
-        self.clock.advance(2.0)
-        for number in self._alive():
-            self._turn(number)  # looks where the partitions stand
-        # The other container stands still meanwhile, which none does in its own process.
-        slow = random.choice((0, 1))
-        self.unseen = {f"Partition {partition}" for partition in self.layout[1 - slow]}
-        for _ in range(2):
-            self.round += 1
-            for stream, partitions in ((LEFT, 3), (RIGHT, 3), (ALL, 2)):
-                for partition in range(partitions):
-                    does = "slow" if (stream, partition) == (LEFT, self.layout[slow][0]) else ""
-                    message = stream, partition, b"a", {"key": "b'a'", "do": does}, self.round
-                    self.delayed.append(message) if stream == RIGHT else self._append(*message)
-            for sender in SENDERS:
-                for partition in PARTITIONS:
-                    self._control(partition, sender)
-        self._turns(slow, 20)
-        self.settle(random)
-        self.unseen = set()
-
     def _turns(self, number, times):
         for _ in range(times):
             if number in self.containers:
@@ -340,16 +271,7 @@ class ContainerMachine:
         """Process and commit everything, and compare."""
         self._alive()
         self._drain(random)
-        self.post_delayed()
-        self._drain(random)
         self._compare()
-        # Every partition brings something now, so none is idle.
-        self.round += 1
-        for stream, partitions in ((LEFT, 3), (RIGHT, 3), (ALL, 2)):
-            for partition in range(partitions):
-                self._append(stream, partition, b"a", {"key": "b'a'", "do": ""}, self.round)
-        self._drain(random)
-        self.silent = False
 
     def _drain(self, random):
         for _ in range(1_000):
@@ -402,13 +324,10 @@ class ContainerMachine:
 
     def _judge_watermarks(self, name, found):
         expected = min(self.marks.values()) if len(self.marks) == 2 else None
-        if expected is not None and not (self.crashed and self.guarantee == "at-most-once") and not self.slow():
+        if expected is not None and not (self.crashed and self.guarantee == "at-most-once"):
             assert max(found, default=None) == expected, f"{name}: the watermark {expected} was not told: {found}"
         if self.guarantee == "exactly-once":
             assert found == sorted(set(found)), f"{name}: {found}"
-
-    def slow(self):
-        return any(message["do"] == "slow" for messages in self.posted.values() for message in messages)
 
     def _records(self, stream):
         """What a reader gets; with ids, each id once, and always from the same partition."""
@@ -454,7 +373,6 @@ class ContainerMachine:
     def reset_one(self, random):
         """One of the two inputs begins at its oldest record again, once everything is committed."""
         self.settle(random)
-        self.set_back = True
         self._start_all(reset=[SystemStream("mem", LEFT)])
         for partition in PARTITIONS:
             self.again.update(
@@ -464,12 +382,11 @@ class ContainerMachine:
         self._start_all()
 
     def check(self):
-        assert not self.wrong, self.wrong
+        """Nothing: `settle` compares."""
 
 
 STEPS = {
     "post": 3,
-    "slow_poll": 1,
     "turn": 6,
     "commit": 2,
     "crash": 1,

@@ -1,29 +1,23 @@
-"""A Kafka of three nodes, each a broker and a controller, every log on all of them: any one of them may be away.
-
-Its admin requests ask any living broker for metadata only; what confluent-kafka has no call for, `request` sends by
-hand.
-"""
+"""A Kafka of three nodes, each a broker and a controller, every log on all of them: any one of them may be away."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import socket
-import struct
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from confluent_kafka import ElectionType, TopicPartition
-from confluent_kafka.admin import AdminClient, PartitionMetadata
+from confluent_kafka.admin import AdminClient
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.devkafka import DevBroker
 from samzapy.devkafka.broker import JVM_OPTIONS, is_free
-from samzapy.devkafka.runtime import DATA, new_cluster_id
+from samzapy.devkafka.runtime import DATA, chosen_version, kafka_class_path, new_cluster_id
+from samzapy.java import KAFKA, find_java
 from samzapy.verify.processes import until
 
 NODES = 3
@@ -140,35 +134,20 @@ class KafkaCluster:
         """The node that is the active controller, or was the last one."""
         return max(node.quorum() for node in self.nodes.values())[1]
 
-    def leader(self, topic: str, partition: int = 0) -> int:
-        """The node that leads the partition; -1 if none does."""
-        return int(self._partitions()[topic, partition].leader)
-
-    def move_leaders(self, topics: Iterable[str]) -> int:
-        """Have each partition of the topics led by another node than now; how many were moved. Every node must be in
-        sync."""
-        wanted = set(topics)
-        found = {place: each for place, each in self._partitions().items() if place[0] in wanted}
-        orders = {place: _led_by_another(each) for place, each in found.items()}
-        self._request(45, _reassignments(orders), flexible=True)
-        until(lambda: self._are(orders), "the new order of the replicas is not known", PATIENCE_S)
-        self._admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(*place) for place in orders]).result()
-        until(
-            lambda: all(self._partitions()[place].leader == order[0] for place, order in orders.items()),
-            "the leaders do not move",
-            PATIENCE_S,
-        )
-        return len(orders)
-
     def quota(self, client_id: str | None, limits: Mapping[str, float | None]) -> None:
         """Limit every client with this id, or every client without a limit of its own (None), until it is lifted (a
         limit None).
 
         `limits`: `producer_byte_rate` and `consumer_byte_rate` in bytes per second, `request_percentage`.
         """
-        answer = self._request(49, _quotas(client_id, limits), flexible=False)
-        (error,) = struct.unpack_from(">h", answer, 12)
-        assert error == 0, f"the quota is refused: error {error}"
+        client = ["--entity-default"] if client_id is None else ["--entity-name", client_id]
+        lifted = ",".join(key for key, limit in limits.items() if limit is None)
+        given = ",".join(f"{key}={limit}" for key, limit in limits.items() if limit is not None)
+        command = [str(find_java(KAFKA).command), "-cp", kafka_class_path(chosen_version(None))]
+        command += ["kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap, "--alter"]
+        command += ["--entity-type", "clients", *client]
+        command += [f"--delete-config={lifted}"] * bool(lifted) + [f"--add-config={given}"] * bool(given)
+        subprocess.run(command, check=True, capture_output=True)
 
     def wait_until_whole(self) -> float:
         """Wait until every node serves and every log is in sync on all nodes that it is on; since when, by the
@@ -196,30 +175,6 @@ class KafkaCluster:
             f"{topic.topic}[{n}]": each for topic in metadata.topics.values() for n, each in topic.partitions.items()
         }
         return away + [log for log, each in logs.items() if each.leader < 0 or len(each.isrs) < len(each.replicas)]
-
-    def _partitions(self) -> dict[tuple[str, int], PartitionMetadata]:
-        topics = self._admin.list_topics(timeout=PATIENCE_S).topics.values()
-        return {(topic.topic, number): each for topic in topics for number, each in topic.partitions.items()}
-
-    def _are(self, orders: Mapping[tuple[str, int], list[int]]) -> bool:
-        now = self._partitions()
-        return all(list(now[place].replicas) == order for place, order in orders.items())
-
-    def _request(self, api: int, body: bytes, *, flexible: bool) -> bytes:
-        """What the first living node answers to a request of Kafka's protocol, version 0."""
-        head = struct.pack(">hhi", api, 0, 1) + _string("rig") + (b"\0" if flexible else b"")
-        refusals = []
-        for node in self.nodes.values():
-            host, _, port = node.address.partition(":")
-            try:
-                with closing(socket.create_connection((host, int(port)), 5.0)) as connection:
-                    connection.sendall(struct.pack(">i", len(head + body)) + head + body)
-                    with connection.makefile("rb") as answers:
-                        (size,) = struct.unpack(">i", answers.read(4))
-                        return answers.read(size)
-            except (OSError, struct.error) as refusal:
-                refusals.append(refusal)
-        raise AssertionError(refusals)
 
 
 class SmallDisk:
@@ -265,41 +220,3 @@ def _free_ports() -> dict[int, tuple[int, int, int]]:
                 node: (ports[3 * node - 3], ports[3 * node - 2], ports[3 * node - 1]) for node in range(1, NODES + 1)
             }
     raise AssertionError("no port is free")
-
-
-def _led_by_another(partition: PartitionMetadata) -> list[int]:
-    """Its replicas, the next one in front."""
-    replicas = list(partition.replicas)
-    led = replicas.index(partition.leader)
-    return [*replicas[led + 1 :], *replicas[: led + 1]]
-
-
-def _reassignments(orders: Mapping[tuple[str, int], list[int]]) -> bytes:
-    """The body of AlterPartitionReassignments, version 0."""
-    topics = []
-    for (topic, partition), replicas in orders.items():
-        nodes = _few([struct.pack(">i", node) for node in replicas])
-        partitions = _few([struct.pack(">i", partition) + nodes + b"\0"])
-        topics.append(bytes([len(topic) + 1]) + topic.encode() + partitions + b"\0")
-    return struct.pack(">i", 30_000) + _few(topics) + b"\0"
-
-
-def _quotas(client_id: str | None, limits: Mapping[str, float | None]) -> bytes:
-    """The body of AlterClientQuotas, version 0."""
-    entity = (
-        struct.pack(">i", 1)
-        + _string("client-id")
-        + (struct.pack(">h", -1) if client_id is None else _string(client_id))
-    )
-    changes = [_string(key) + struct.pack(">d?", limit or 0.0, limit is None) for key, limit in limits.items()]
-    return struct.pack(">i", 1) + entity + struct.pack(">i", len(changes)) + b"".join(changes) + b"\0"
-
-
-def _few(items: list[bytes]) -> bytes:
-    """A compact array."""
-    assert len(items) < 127, "its length is one byte"
-    return bytes([len(items) + 1]) + b"".join(items)
-
-
-def _string(text: str) -> bytes:
-    return struct.pack(">h", len(text)) + text.encode()

@@ -26,6 +26,12 @@ PAUSE_S = 0.01
 PATIENCE_S = 60.0
 
 
+def kafka_at(bootstrap: str, **producer: object) -> SystemSettings:
+    """Settings of a system named `kafka`; `producer` are librdkafka's keys, `_` standing for a dot."""
+    given = {key.replace("_", "."): str(value) for key, value in producer.items()}
+    return SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": bootstrap}, producer=given)
+
+
 def logged_stores(changelogs: str, **more: str) -> dict[str, str]:
     """The keys of both stores, with changelogs `<changelogs>-<store>-changelog`, and `more` of each."""
     serdes = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "json", **more}

@@ -2,13 +2,15 @@
 
 import json
 import threading
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from rigs.job_process import JobProcess
-from rigs.streams_of import StreamsOf
+from rigs.numbered_stream import Streams
 
+from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.examples.gallery.load import repeated_orders
 from samzapy.verify.processes import until
@@ -31,6 +33,8 @@ def keys(request, tmp_path, unique_topic):
         "streams.unique-orders.samza.physical.name": unique,
         "unique.orders.remembered": "500",
         "stores.deduplication.changelog": f"events.{log}",
+        f"streams.{unique}.samza.system": "events",
+        f"streams.{unique}.samza.msg.type": "samzapy.examples.gallery.unique_orders:Order",
     }
     if request.param == "local":
         return keys | {"systems.events.path": str(tmp_path / "local.db")}
@@ -43,13 +47,13 @@ def keys(request, tmp_path, unique_topic):
 
 def test_repeated_orders_come_out_once_though_the_job_is_killed(keys, tmp_path):
     job = load_job(JOB, keys)
-    streams = StreamsOf(job, "events")
+    streams = Streams(job.systems["events"])
     orders, unique, log = (
         keys[key].removeprefix("events.")
         for key in ("task.inputs", "unique.orders.output", "stores.deduplication.changelog")
     )
     for stream in (orders, unique):
-        streams.create(stream, 2)
+        streams.admin.create(StreamSpec(stream, 2))
     arrived = [(event.key.encode(), json.dumps(event.value).encode()) for event in repeated_orders(6_000)]
     distinct = dict(arrived)
     assert len(arrived) > 1.1 * len(distinct)
@@ -57,9 +61,14 @@ def test_repeated_orders_come_out_once_though_the_job_is_killed(keys, tmp_path):
 
     def feed():
         rest = iter(arrived)
-        while batch := list(islice(rest, 50)):
-            streams.send(orders, batch)
-            pause.wait(0.05)
+        with closing(streams.producer()) as producer:
+            while batch := list(islice(rest, 50)):
+                producer.send([OutgoingRecord(orders, *pair) for pair in batch])
+                producer.flush()
+                pause.wait(0.05)
+
+    def came():
+        return [pair for batch in streams.read(unique) for pair in zip(batch.keys, batch.values, strict=True)]
 
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
@@ -67,10 +76,10 @@ def test_repeated_orders_come_out_once_though_the_job_is_killed(keys, tmp_path):
     for share in (0.2, 0.4, 0.6, 1.0):
         process = JobProcess(tmp_path, str(JOB), "--runner", "local", *arguments)
         try:
-            until(lambda: len(streams.read(unique)) >= share * len(distinct), lambda: process.errors)  # noqa: B023
+            until(lambda: len(came()) >= share * len(distinct), lambda: process.errors)  # noqa: B023
         finally:
             process.kill()
     feeder.join()
-    passed = [(key, json.loads(value)) for key, value in streams.read(unique)]
+    passed = [(key, json.loads(value)) for key, value in came()]
     assert sorted(passed, key=str) == sorted(((key, json.loads(value)) for key, value in distinct.items()), key=str)
-    assert sum(key.startswith(b"key/") for key in streams.table(log)) == 2 * 500
+    assert sum(key.startswith(b"key/") for partition in streams.replay(log) for key in partition) == 2 * 500

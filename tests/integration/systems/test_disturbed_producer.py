@@ -4,7 +4,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from rigs.streams_of import kafka_at
+from rigs.numbered_stream import kafka_at
 from rigs.tcp_proxy import Api, TcpProxy, Way
 
 from samzapy.api.stream import SystemStreamPartition

@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from rigs.streams_of import kafka_at
+from rigs.numbered_stream import kafka_at
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings

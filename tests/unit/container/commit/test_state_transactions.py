@@ -306,4 +306,5 @@ def test_a_run_that_was_cut_off_while_it_waited_leaves_the_waiting_to_the_next(t
 
 
 def test_names_and_ids_that_read_alike_make_two_jobs():
-    assert config_of("orders", "v2-1").job_name != config_of("orders-v2", "1").job_name
+    names_and_ids = [("orders", "v2-1"), ("orders-v2", "1"), ("orders", "1"), ("orders", "2")]
+    assert len({config_of(*each).job_name for each in names_and_ids}) == 4
