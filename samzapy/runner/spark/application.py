@@ -134,21 +134,19 @@ def starting(address: str) -> Iterator[None]:
 
 
 class Jvm(Protocol):
-    """The driver's JVM, of this run or of the program around it."""
+    """The driver's JVM, of this run or of the program around it. `executor_end`: the end of the last executor of a
+    standalone master, with its cause; empty for none, and if it is unknown. `kill` and `close` end it if it is this
+    run's."""
 
     @property
-    def alive(self) -> bool:
-        """Whether it runs."""
+    def alive(self) -> bool: ...
 
     @property
-    def executor_end(self) -> str:
-        """The end of the last executor of a standalone master, with its cause; empty for none, and if it is unknown."""
+    def executor_end(self) -> str: ...
 
-    def kill(self) -> None:
-        """Kill it at once, if it is this run's."""
+    def kill(self) -> None: ...
 
-    def close(self) -> None:
-        """End it and wait for it, if it is this run's."""
+    def close(self) -> None: ...
 
 
 class SparkApplication:
@@ -239,23 +237,21 @@ class SparkApplication:
         Such a master knows only the applications that have registered since its start, unless it keeps its state
         (`spark.deploy.recoveryMode`). Its workers end the executors of all others, and Spark's driver waits for ever.
         It also waits for ever for executors that end while they start."""
-        try:
-            gone = self._address.startswith("spark://") and not self.executor_ids()
-        except (Py4JError, OSError):
-            return
+        gone = self._address.startswith("spark://") and self._executor_ids() == ""
         if gone and (had_some or self._jvm.executor_end):
             raise EnvironmentFailure(
                 f"{self._address} leaves the application without executors{self._last_executor()}: its workers are "
-                "gone or "
-                "cannot start any, or it has restarted without its state (spark.deploy.recoveryMode=FILESYSTEM keeps "
-                "it); "
-                "start the job again, and it resumes from its last commit"
+                "gone or cannot start any, or it has restarted without its state "
+                "(spark.deploy.recoveryMode=FILESYSTEM keeps it); start the job again, and it resumes from its last "
+                "commit"
             )
 
-    def executor_ids(self) -> frozenset[str]:
-        """The ids of the present executors. Raises Spark's own errors."""
-        ids = self.context._jsc.sc().getExecutorIds().mkString(",")  # noqa: SLF001  # not offered to Python
-        return frozenset(ids.split(",")) if ids else frozenset()
+    def _executor_ids(self) -> str | None:
+        """The ids of the present executors; None if Spark does not answer."""
+        try:
+            return str(self.context._jsc.sc().getExecutorIds().mkString(","))  # noqa: SLF001  # not offered to Python
+        except (Py4JError, OSError):
+            return None
 
     def wait_for(self, hosts: Collection[str]) -> None:
         """Wait until Spark has an executor on each of the hosts, at most some seconds."""

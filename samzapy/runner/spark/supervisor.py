@@ -203,18 +203,16 @@ class Supervisor:
             raise JobFailed(f"container {permanent.container_id}: {permanent.message}", permanent.exit_code)
         if not self.stopped:
             return status
-        why = status.failures[-1].message if status.failed > self._failed_before_stop else None
-        if why is None:
-            owed = self._to_commit | _running(status)
-            done = {each.id for each in status.containers if each.state == ContainerState.DONE.value}
+        if status.failed > self._failed_before_stop:
+            why = status.failures[-1].message
+        else:
+            owed = self._to_commit - {item.id for item in status.containers if item.state == ContainerState.DONE.value}
             # If Spark says that an attempt has ended well, its last report was lost on its way.
-            left = [slot for slot in self._slots if slot.id in owed - done and not slot.done]
-            lost = [slot for slot in left if not slot.has_ended or slot.error() is not None]
-            if not lost:
+            owed -= {slot.id for slot in self._slots if slot.done or (slot.has_ended and slot.error() is None)}
+            if not owed:
                 return status
             self._spark.check()
-            reason = next(filter(None, (slot.error() for slot in lost if slot.has_ended)), "lost without a last report")
-            why = f"container {', '.join(slot.id for slot in lost[:10])}: {reason}"
+            why = f"container {', '.join(sorted(owed)[:10])}: lost without a last report"
         raise StoppedUncommitted(f"stopped, but not every container could commit: {why}")
 
     def _step_slot(self, slot: Slot, states: dict[str, ContainerStatus], now: float, *, has_ended: bool) -> None:
