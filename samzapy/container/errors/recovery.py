@@ -3,7 +3,7 @@
 Its collectors ask the policy about outputs that cannot be sent, and take back the outputs of a failed message. Its
 journal undoes the store changes of a failed message:
 
-1. Each change first notes the old value, by one more read, which the store does not count. The changes of a failed
+1. Each change first notes the old value, by one more read. The changes of a failed
    message are undone in reverse order.
 2. An object that was changed in place cannot be undone. So stores hand out copies, unless the job file says
    `stores.X.object.cache.mode=reference`.
@@ -339,12 +339,12 @@ class UndoJournal:
 
     def note(self, store: Store, key: Any) -> None:
         if self._noting:
-            self._before.append((store, key, store.uncounted(store.get, key)))
+            self._before.append((store, key, store.get(key)))
 
     def note_all(self, store: Store, keys: Sequence[Any]) -> None:
         if not self._noting:
             return
-        found = store.uncounted(store.get_all, keys)
+        found = store.get_all(keys)
         if len(found) == len(keys):
             self._before.append((store, _MANY, found.items()))
             return

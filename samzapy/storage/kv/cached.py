@@ -17,7 +17,6 @@ from samzapy.storage.kv.uncommitted import UncommittedStore
 
 K = TypeVar("K")
 V = TypeVar("V")
-R = TypeVar("R")
 
 
 #: The most dirty values, unless `write.batch.size` is more. Their bytes are unknown until they are serialized.
@@ -434,12 +433,6 @@ class CachedStore(Entries, ScanningStore[K, V]):
         self._budget.close(self)
         self._usual = None
         self._plain = frozenset()
-
-    def uncounted(self, read: Callable[[Any], R], key: Any) -> R:
-        gets, misses = self._gets, self._misses
-        found = read(key)
-        self._gets, self._misses = gets, misses
-        return found
 
     def metrics(self) -> dict[str, float]:
         """`gets`, `hits`, `misses`, `puts`, `deletes`, `scans`, `flushes`, `cached-entries`, `dirty-entries`,

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from samzapy.api.serde import HintedSerde, Serde, hinted
 from samzapy.errors import EnvironmentFailure, SerdeError, StoreRefused
-from samzapy.storage.readback import EVERY, FIRST, ReadBack, read_back
+from samzapy.storage.readback import FIRST, ReadBack, read_back
 
 #: Finds the changelog record with these bytes of a key, and of a value if the value is the part that cannot be read.
 Origin = Callable[[bytes, "bytes | None"], str]
@@ -40,10 +39,10 @@ NO_PAIRS = (str, bytes, bytearray, dict, set, frozenset)
 def key_list(store: str, keys: Iterable[K]) -> list[K]:
     """The keys as a list. Raises StoreRefused for an object that cannot be iterated, such as None."""
     try:
-        found = iter(keys)
+        iterator = iter(keys)
     except TypeError as cause:
         raise StoreRefused(f"store '{store}': expected an iterable of keys, got {_shown(keys)}") from cause
-    return list(found)
+    return list(iterator)
 
 
 def entry_list(store: str, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> list[tuple[K, V]]:
@@ -51,20 +50,22 @@ def entry_list(store: str, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> li
     if isinstance(entries, Mapping):
         return list(entries.items())
     try:
-        found = iter(entries)
+        iterator = iter(entries)
     except TypeError as cause:
-        raise StoreRefused(
-            f"store '{store}': expected a mapping or (key, value) pairs, got {_shown(entries)}"
-        ) from cause
-    pairs = list(found)
-    kinds = set(map(type, pairs))
-    if kinds <= _TUPLE and set(map(len, pairs)) <= _TWO:
+        message = f"store '{store}': expected a mapping or (key, value) pairs, got {_shown(entries)}"
+        raise StoreRefused(message) from cause
+    pairs = list(iterator)
+    if set(map(type, pairs)) <= _TUPLE and set(map(len, pairs)) <= _TWO:
         return pairs
-    if not any(issubclass(kind, NO_PAIRS) for kind in kinds):
-        with suppress(TypeError, ValueError):
-            return [(key, value) for key, value in pairs]
-    bad = next(pair for pair in pairs if not _is_pair(pair))
-    raise StoreRefused(f"store '{store}': expected (key, value) pairs, got {_shown(bad)} among them")
+    checked = []
+    for pair in pairs:
+        try:
+            key, value = () if isinstance(pair, NO_PAIRS) else pair
+        except (TypeError, ValueError) as cause:
+            message = f"store '{store}': expected (key, value) pairs, got {_shown(pair)} among them"
+            raise StoreRefused(message) from cause
+        checked.append((key, value))
+    return checked
 
 
 def entry_columns(store: str, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> tuple[list[K], list[V]]:
@@ -82,18 +83,8 @@ def entry_mapping(store: str, entries: Mapping[K, V]) -> Mapping[K, V]:
     return entries
 
 
-def _is_pair(entry: object) -> bool:
-    if isinstance(entry, NO_PAIRS):
-        return False
-    try:
-        _, _ = entry  # type: ignore[misc]
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _shown(given: object) -> str:
-    return "None" if given is None else f"{type(given).__name__} {reprlib.repr(given)}"
+def _shown(value: object) -> str:
+    return "None" if value is None else f"{type(value).__name__} {reprlib.repr(value)}"
 
 
 class EntryCodec:
@@ -106,14 +97,12 @@ class EntryCodec:
 
     __slots__ = (
         "_doubt",
-        "_due",
         "_exact",
         "_key_back",
         "_key_doubt",
         "_key_serde",
         "_keys_stay",
         "_origin",
-        "_sampled",
         "_value_back",
         "_value_serde",
         "_values_stay",
@@ -148,8 +137,6 @@ class EntryCodec:
         self._value_back = back = read_back(value_serde)
         #: The number of values to `prove` before a cache may leave the rest to `encode_values`.
         self.unproven = 0 if back is None else FIRST * max(1, len(back.classes or ()))
-        # The number of the next single values to look at, and of the puts that have had their samples.
-        self._due, self._sampled = self.unproven, 0
         self.plain_types: frozenset[type] = frozenset(type(probe) for probe in _PROBES if self._round_trips(probe))
 
     def _round_trips(self, probe: Any) -> bool:
@@ -203,21 +190,15 @@ class EntryCodec:
             raise self._not_bytes("value of key", key, data)
         if self._doubt is not None and data.find(self._doubt) >= 0:
             self._check(key, value)
-        if self._due:
-            self._look_at(key, value, data)
+        back = self._value_back
+        if back is not None and back.tick() and back.due(value):
+            self._read_back(back, "value of key", key, value, data)
         return data if self._exact else bytes(memoryview(data))
 
     def prove(self, key: Any, value: Any) -> None:
         """Count one of the `unproven` values, and read it back. Raises as `encode_value`."""
         self.unproven -= 1
         self.encode_value(key, value)
-
-    def sample(self, puts: int) -> None:
-        """Have one in `EVERY` single values read back, the next ones; called once per batch with the number of puts so
-        far."""
-        new = 0 if self._value_back is None else (puts - self._sampled) // EVERY
-        self._due += new
-        self._sampled += new * EVERY
 
     def encode_values(self, keys: Collection[Any], values: Collection[Any], with_deletions: bool) -> list[bytes | None]:
         """The bytes of the `values` of `keys`; None stays None, and may occur only if `with_deletions`.
@@ -320,19 +301,6 @@ class EntryCodec:
             self._value_serde.check(value)
         except SerdeError as cause:
             raise self._refused("value of key", key, self._value_serde, value, cause) from cause
-
-    def _look_at(self, key: Any, value: Any, data: Any) -> None:
-        """Read back a single value, if it is one of the first of its class or a sample."""
-        back = self._value_back
-        assert back is not None
-        due, self._due = back.due(value), self._due - 1 or int(back.open)
-        if due:
-            try:
-                self._read_back(back, "value of key", key, value, data)
-            except SerdeError:
-                # It may be tried again, and must fail again.
-                self._due += 1
-                raise
 
     def _sample(
         self, back: ReadBack, keys: Collection[Any], values: Collection[Any], data: Sequence[bytes | None]

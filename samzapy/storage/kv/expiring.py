@@ -21,11 +21,10 @@ from struct import Struct
 from typing import Any, TypeVar
 
 from samzapy.api.engine import StorageEngine
-from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
 from samzapy.api.serde import HintedSerde, Serde, hinted
 from samzapy.clock import Clock
 from samzapy.storage.kv.codec import EntryCodec, Origin, entry_list
-from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
+from samzapy.storage.kv.forwarding import MappingStore, StoreLayer
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -102,10 +101,11 @@ class Expiry:
         ]
 
 
-class ExpiringStore(ForwardingStore[K, V]):
-    """Shows the entries that are alive at the time of the call, of a store that holds (time of the put, value)."""
+class ExpiringStore(MappingStore[K, V]):
+    """Shows the entries that are alive at the time of the call, of a store that holds (time of the put, value). Entries
+    of a snapshot that expire later vanish from it, too."""
 
-    __slots__ = ("_clock", "_codec", "_expiry", "_sweep", "_ttl_ms")
+    __slots__ = ("_clock", "_codec", "_sweep", "_ttl_ms")
 
     def __init__(
         self, inner: StoreLayer[K, tuple[int, V]], codec: EntryCodec, expiry: Expiry, engine: StorageEngine
@@ -114,21 +114,12 @@ class ExpiringStore(ForwardingStore[K, V]):
         entries."""
         super().__init__(inner)
         self._codec = codec
-        self._expiry = expiry
         self._clock = expiry.clock.wall_ms
         self._ttl_ms = expiry.ttl_ms
         self._sweep = ExpirySweep(engine, expiry)
 
-    def get(self, key: K) -> V | None:
-        held: tuple[int, V] | None = self._inner.get(key)
-        if held is None or held[0] + self._ttl_ms <= self._clock():
-            return None
-        return held[1]
-
-    def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        horizon = self._expiry.horizon()
-        found = self._inner.get_all(keys)
-        return {key: None if held is None or held[0] <= horizon else held[1] for key, held in found.items()}
+    def _value(self, key: K, held: tuple[int, V]) -> V | None:
+        return None if held[0] + self._ttl_ms <= self._clock() else held[1]
 
     def put(self, key: K, value: V) -> None:
         if value is None:
@@ -142,20 +133,6 @@ class ExpiringStore(ForwardingStore[K, V]):
         now = self._clock()
         self._inner.put_all([(key, (now, value)) for key, value in pairs])
 
-    def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
-        """Entries with from_key <= key < to_key that are alive when the iterator comes to them."""
-        return _Living(self._inner.range(from_key, to_key), self._expiry)
-
-    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        return _Living(self._inner.prefix(prefix), self._expiry)
-
-    def all(self) -> KeyValueIterator[K, V]:
-        return _Living(self._inner.all(), self._expiry)
-
-    def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
-        """The present contents of the range. Entries that expire later vanish from it, too."""
-        return _LivingSnapshot(self._inner.snapshot(from_key, to_key), self._expiry)
-
     @property
     def undone(self) -> StoreLayer[K, Any]:
         """The layer below, which has the times of the puts: an undone change must not begin a new lifetime."""
@@ -167,37 +144,6 @@ class ExpiringStore(ForwardingStore[K, V]):
     def metrics(self) -> dict[str, float]:
         """The metrics of the layers below, and `expired-removed`: swept entries."""
         return {**self._inner.metrics(), "expired-removed": self._sweep.swept}
-
-
-class _Living(KeyValueIterator[K, V]):
-    __slots__ = ("_expiry", "_inner")
-
-    def __init__(self, inner: KeyValueIterator[K, tuple[int, V]], expiry: Expiry) -> None:
-        self._inner = inner
-        self._expiry = expiry
-
-    def __next__(self) -> tuple[K, V]:
-        while True:
-            key, (time, value) = next(self._inner)
-            if time > self._expiry.horizon():
-                return key, value
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-class _LivingSnapshot(KeyValueSnapshot[K, V]):
-    __slots__ = ("_expiry", "_inner")
-
-    def __init__(self, inner: KeyValueSnapshot[K, tuple[int, V]], expiry: Expiry) -> None:
-        self._inner = inner
-        self._expiry = expiry
-
-    def iterator(self) -> KeyValueIterator[K, V]:
-        return _Living(self._inner.iterator(), self._expiry)
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 class ExpirySweep:

@@ -3,7 +3,8 @@
 1. `StoreLayer` is a key-value store with the additional calls of a commit.
 2. `ForwardingStore` passes every call to the layer below, except `merge_all`: that is a `get_all` and a `put_all` of
    the wrapper itself. A wrapper overrides the calls that it changes.
-3. `ReadOnlyStore` refuses the writes of a task.
+3. `MappingStore` makes its values from the values of the layer below, wherever they are read.
+4. `ReadOnlyStore` refuses the writes of a task.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from samzapy.errors import StoreRefused
 
 K = TypeVar("K")
 V = TypeVar("V")
-R = TypeVar("R")
 
 
 class StoreLayer(KeyValueStore[K, V]):
@@ -37,10 +37,6 @@ class StoreLayer(KeyValueStore[K, V]):
     def undone(self) -> StoreLayer[K, Any]:
         """The layer to read an entry from before a change, and to put it back to: one that holds it as a whole."""
         return self
-
-    def uncounted(self, read: Callable[[Any], R], key: Any) -> R:
-        """Return `read(key)`, a read of this store that is not the task's; the counts of `metrics` leave it out."""
-        return read(key)
 
     @abstractmethod
     def discard(self) -> None:
@@ -110,9 +106,6 @@ class ForwardingStore(StoreLayer[K, V]):
         below = self._inner.undone
         return self if below is self._inner else below
 
-    def uncounted(self, read: Callable[[Any], R], key: Any) -> R:
-        return self._inner.uncounted(read, key)
-
     def close(self) -> None:
         self._inner.close()
 
@@ -131,6 +124,73 @@ class ForwardingStore(StoreLayer[K, V]):
 
     def sweep(self, written: int) -> dict[bytes, None]:
         return self._inner.sweep(written)
+
+
+#: Makes a value from a key and the value of the layer below; None hides the entry.
+Make = Callable[[Any, Any], Any]
+
+
+class MappingStore(ForwardingStore[K, V]):
+    """A layer with other values than the layer below."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _value(self, key: Any, held: Any) -> V | None:
+        """The value of `key` for the value `held` below; None hides the entry."""
+
+    def get(self, key: K) -> V | None:
+        held = self._inner.get(key)
+        return None if held is None else self._value(key, held)
+
+    def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
+        value = self._value
+        found = self._inner.get_all(keys)
+        return {key: None if held is None else value(key, held) for key, held in found.items()}
+
+    def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
+        return _MappedIterator(self._inner.range(from_key, to_key), self._value)
+
+    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
+        return _MappedIterator(self._inner.prefix(prefix), self._value)
+
+    def all(self) -> KeyValueIterator[K, V]:
+        return _MappedIterator(self._inner.all(), self._value)
+
+    def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
+        return _MappedSnapshot(self._inner.snapshot(from_key, to_key), self._value)
+
+
+class _MappedIterator(KeyValueIterator[K, V]):
+    __slots__ = ("_inner", "_value")
+
+    def __init__(self, inner: KeyValueIterator[K, Any], value: Make) -> None:
+        self._inner = inner
+        self._value = value
+
+    def __next__(self) -> tuple[K, V]:
+        while True:
+            key, held = next(self._inner)
+            value = self._value(key, held)
+            if value is not None:
+                return key, value
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _MappedSnapshot(KeyValueSnapshot[K, V]):
+    __slots__ = ("_inner", "_value")
+
+    def __init__(self, inner: KeyValueSnapshot[K, Any], value: Make) -> None:
+        self._inner = inner
+        self._value = value
+
+    def iterator(self) -> KeyValueIterator[K, V]:
+        return _MappedIterator(self._inner.iterator(), self._value)
+
+    def close(self) -> None:
+        self._inner.close()
 
 
 class ReadOnlyStore(ForwardingStore[Any, Any]):

@@ -194,9 +194,6 @@ def first_beyond(prefix: bytes) -> bytes | None:
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
-R = TypeVar("R")
-
-
 class DirectStore(ScanningStore[K, V]):
     """`object.cache.size=0`: every call serializes at once, every `get` deserializes a new object."""
 
@@ -259,18 +256,11 @@ class DirectStore(ScanningStore[K, V]):
         self._plain = frozenset()
 
     def flush(self) -> None:
-        """Have some of the next values read back: no object is held here."""
+        """Do nothing: no object is held here."""
         self.check_open()
-        self._codec.sample(self._puts)
 
     def discard(self) -> None:
         """Do nothing: no object is held here."""
-
-    def uncounted(self, read: Callable[[Any], R], key: Any) -> R:
-        gets = self._gets
-        found = read(key)
-        self._gets = gets
-        return found
 
     def metrics(self) -> dict[str, float]:
         """`gets`, `puts`, `deletes`, `scans`."""

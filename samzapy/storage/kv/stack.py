@@ -24,12 +24,18 @@ from samzapy.config.stores import StoreConfig
 from samzapy.storage.kv.cache_budget import CacheBudget
 from samzapy.storage.kv.cached import CachedStore
 from samzapy.storage.kv.codec import EntryCodec, Origin
-from samzapy.storage.kv.copying import ENVELOPE_BYTES, CopyingStore, LargeMessageSafeStore, SerializedValues, ValueLimit
 from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, StampedSerde, unstamped_origin
 from samzapy.storage.kv.forwarding import StoreLayer
 from samzapy.storage.kv.scanning import DirectStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
-from samzapy.storage.kv.watched import WatchedStore
+from samzapy.storage.kv.values import (
+    ENVELOPE_BYTES,
+    CopyingStore,
+    LargeMessageSafeStore,
+    SerializedValues,
+    ValueLimit,
+    WatchedStore,
+)
 
 Layer = StoreLayer[Any, Any]
 
@@ -72,64 +78,35 @@ def build_stack(
     `origin`: names the changelog record of an entry that cannot be read; `budget`: the container's memory for caches,
     of its own and 256 MiB if not given."""
     budget = budget or CacheBudget()
-    layers = _Layers(config, engine, key_serde, msg_serde, max_record_bytes, clock=clock, origin=origin, budget=budget)
-    store = layers.watched(layers.expiring(layers.serializing(layers.objects())))
-    return StoreStack(store, layers.uncommitted)
-
-
-class _Layers:
-    """Wraps a layer in the next one, or returns it unchanged if the job file does not ask for the next one."""
-
-    def __init__(
-        self,
-        config: StoreConfig,
-        engine: StorageEngine,
-        key_serde: Serde,
-        msg_serde: Serde,
-        max_record_bytes: int | None,
-        *,
-        clock: Clock,
-        origin: Origin | None,
-        budget: CacheBudget,
-    ) -> None:
-        self._config = config
-        self._budget = budget
-        self._engine = engine
-        self._expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
-        # The changelog record does not contain the stamp of a value.
-        overhead = 0 if self._expiry is None else STAMP_BYTES
-        limits = config.large_values
-        record_bytes = None if max_record_bytes is None else max(0, max_record_bytes - ENVELOPE_BYTES)
-        self._limit = ValueLimit(limits.max_bytes, record_bytes, limits.drop, overhead) if limits.limited else None
-        # Without an object cache every get deserializes anyway.
-        self._copies = config.object_cache_mode == "copy" and config.object_cache_size != 0
-        # The codecs of the objects that the task sees, of stamped objects, and of values that are bytes already.
-        self._codec = self._stamped = EntryCodec(config.name, key_serde, msg_serde, origin)
-        if self._expiry is not None:
-            self._stamped = EntryCodec(config.name, key_serde, StampedSerde(msg_serde), unstamped_origin(origin))
-        self._serialized = EntryCodec(config.name, key_serde, SerializedValues(), origin)
-        self.uncommitted = UncommittedStore(
-            config.name, engine, config.uncommitted_max_bytes, max_record_bytes, overhead, budget
-        )
-
-    def objects(self) -> Layer:
-        config = self._config
-        codec = self._serialized if self._limit is not None or self._copies else self._stamped
-        if config.object_cache_size == 0:
-            return DirectStore(codec, self.uncommitted)
+    name, expiry = config.name, None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
+    # The codecs of the objects that the task sees, of stamped objects, and of values that are bytes already.
+    codec = stamped = EntryCodec(name, key_serde, msg_serde, origin)
+    # The changelog record does not contain the stamp of a value.
+    overhead = 0
+    if expiry is not None:
+        stamped = EntryCodec(name, key_serde, StampedSerde(msg_serde), unstamped_origin(origin))
+        overhead = STAMP_BYTES
+    uncommitted = UncommittedStore(
+        name, engine, config.uncommitted_max_bytes, max_record_bytes, overhead=overhead, budget=budget
+    )
+    limits = config.large_values
+    # Without an object cache every get deserializes anyway.
+    copies = config.object_cache_mode == "copy" and config.object_cache_size != 0
+    below = EntryCodec(name, key_serde, SerializedValues(), origin) if limits.limited or copies else stamped
+    store: Layer
+    if config.object_cache_size == 0:
+        store = DirectStore(below, uncommitted)
+    else:
         cap = config.object_cache_size or sys.maxsize
-        return CachedStore(codec, self.uncommitted, self._budget, config.write_batch_size, cap)
-
-    def serializing(self, inner: Layer) -> Layer:
-        if self._limit is not None:
-            return LargeMessageSafeStore(inner, self._stamped, self._limit)
-        return CopyingStore(inner, self._stamped) if self._copies else inner
-
-    def expiring(self, inner: Layer) -> Layer:
-        return inner if self._expiry is None else ExpiringStore(inner, self._codec, self._expiry, self._engine)
-
-    def watched(self, inner: Layer) -> Layer:
-        config = self._config
-        if not config.object_cache_check:
-            return inner
-        return WatchedStore(inner, self._codec, max(config.object_cache_size or 0, _LEAST_WATCHED))
+        store = CachedStore(below, uncommitted, budget, config.write_batch_size, cap)
+    if limits.limited:
+        record_bytes = None if max_record_bytes is None else max(0, max_record_bytes - ENVELOPE_BYTES)
+        limit = ValueLimit(limits.max_bytes, record_bytes, limits.drop, overhead)
+        store = LargeMessageSafeStore(store, stamped, limit)
+    elif copies:
+        store = CopyingStore(store, stamped)
+    if expiry is not None:
+        store = ExpiringStore(store, codec, expiry, engine)
+    if config.object_cache_check:
+        store = WatchedStore(store, codec, max(config.object_cache_size or 0, _LEAST_WATCHED))
+    return StoreStack(store, uncommitted)

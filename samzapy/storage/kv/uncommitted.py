@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from operator import lt
-from types import TracebackType
 from typing import Any
 
 from samzapy.api.engine import CommittedEntries, Cursor, StorageEngine
@@ -273,7 +273,7 @@ class UncommittedStore:
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
         """The present pairs with lower <= key < upper; later changes and commits do not show."""
         try:
-            return _MergedCursor(self._slice(lower, upper), self._engine.iterate(lower, upper))
+            return _merged_cursor(self._slice(lower, upper), self._engine.iterate(lower, upper))
         except BaseException as failure:
             self.note_failed(failure)
             raise
@@ -324,20 +324,10 @@ def _longest(values: Sequence[bytes | None]) -> int:
     return max(map(len, filter(None, values)), default=0)
 
 
-class _MergedCursor:
-    __slots__ = ("_below", "_overlay")
-
-    def __init__(self, overlay: Sequence[Change], below: Cursor) -> None:
-        self._overlay = overlay
-        self._below = below
-
-    def __enter__(self) -> Iterator[Pair]:
-        return merged(self._overlay, self._below.__enter__())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool | None:
-        return self._below.__exit__(kind, error, tb)
+@contextmanager
+def _merged_cursor(overlay: Sequence[Change], below: Cursor) -> Iterator[Iterator[Pair]]:
+    with below as pairs:
+        yield merged(overlay, pairs)
 
 
 class UncommittedSnapshot:
@@ -355,7 +345,7 @@ class UncommittedSnapshot:
 
     def iterate(self) -> Cursor:
         """The pairs of the range, in order."""
-        return _MergedCursor(self._overlay, self._below.iterate(self._lower, self._upper))
+        return _merged_cursor(self._overlay, self._below.iterate(self._lower, self._upper))
 
     def close(self) -> None:
         """Release the engine's snapshot; closing twice is allowed."""

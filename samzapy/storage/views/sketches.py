@@ -70,6 +70,66 @@ class DataSketchSerde(SketchSerde):
             raise ValueError(f"not a {self.text} sketch: {cause}") from cause
 
 
+class _Sketches:
+    """A sketch for each key; a subclass says what an item is, and how a sketch accepts it."""
+
+    __slots__ = ("_name", "_store")
+
+    def __init__(self, store: KeyValueStore[Any, Any], name: str) -> None:
+        self._store = store
+        self._name = name
+
+    @abstractmethod
+    def _new(self) -> Any:
+        """An empty sketch."""
+
+    @abstractmethod
+    def _checked(self, item: Any) -> Any:
+        """The item as the sketch accepts it. Raises StoreRefused."""
+
+    @abstractmethod
+    def _update(self, sketch: Any, item: Any) -> bool:
+        """Add a checked item; returns whether the sketch has changed."""
+
+    def add(self, key: Any, item: Any) -> bool:
+        """Add an item; returns whether the sketch has changed, so False for an item that was added before (a quantile
+        sketch always changes)."""
+        item = self._checked(item)
+        sketch = self._store.get(key)
+        if sketch is None:
+            sketch = self._new()
+        changed = self._update(sketch, item)
+        if changed:
+            self._store.put(key, sketch)
+        return changed
+
+    def add_all(self, key: Any, items: Iterable[Any]) -> int:
+        """Add many; returns the number of those that changed the sketch."""
+        return sum([self.add(key, item) for item in items])
+
+    def add_each(self, keys: Sequence[Any], items: Sequence[Any]) -> None:
+        """Add an item to the sketch of the key next to it. Each sketch is read once and written once; none if an item
+        is refused."""
+        checked = list(map(self._checked, items))
+        check_lengths(keys, checked)
+        sketches = self._store.get_all(keys)
+        changed = {}
+        for key, item in zip(keys, checked, strict=True):
+            sketch = sketches[key]
+            if sketch is None:
+                sketch = sketches[key] = self._new()
+            if self._update(sketch, item):
+                changed[key] = sketch
+        self._store.put_all(changed)
+
+    def delete(self, key: Any) -> None:
+        """Forget the key's sketch."""
+        self._store.delete(key)
+
+    def _refused(self, what: str, item: object) -> StoreRefused:
+        return StoreRefused(f"store '{self._name}': {what}, got {item!r:.100}")
+
+
 class SketchesFactory(StoreViewFactory):
     """Keys are the job's (`key.serde`, string by default), values are sketches."""
 
@@ -92,75 +152,47 @@ class SketchesFactory(StoreViewFactory):
         yield from read_engine(self.keys, settings)[1]
 
 
-class BloomFilters:
+class BloomFilters(_Sketches):
     """A Bloom filter of str and bytes items for each key.
 
     An added item is always found. Another one is found by mistake, with about the error rate when the filter is full. A
     filter has its full size from its first item on.
     """
 
-    __slots__ = ("_capacity", "_error_rate", "_name", "_new", "_store")
+    __slots__ = ("_capacity", "_error_rate", "_library")
 
     def __init__(self, store: KeyValueStore[Any, Any], name: str, capacity: int, error_rate: float) -> None:
-        self._store = store
-        self._name = name
+        super().__init__(store, name)
         self._capacity = capacity
         self._error_rate = error_rate
-        self._new: Any = library("rbloom").Bloom
+        self._library: Any = library("rbloom")
 
-    def add(self, key: Any, item: str | bytes) -> bool:
-        """Add the item; returns whether it was certainly new. An item that seems to be present changes nothing."""
-        data = self._bytes(item)
-        found = self._store.get(key)
-        if found is None:
-            found = self._new(self._capacity, self._error_rate, _hash)
-        elif data in found:
+    def _new(self) -> Any:
+        return self._library.Bloom(self._capacity, self._error_rate, _hash)
+
+    def _update(self, sketch: Any, item: Any) -> bool:
+        if item in sketch:
             return False
-        found.add(data)
-        self._store.put(key, found)
+        sketch.add(item)
         return True
-
-    def add_all(self, key: Any, items: Iterable[str | bytes]) -> int:
-        """Add many; returns the number of certainly new ones."""
-        return sum([self.add(key, item) for item in items])
-
-    def add_each(self, keys: Sequence[Any], items: Sequence[str | bytes]) -> None:
-        """Add an item to the filter of the key beside it. Each filter is read once and written once."""
-        added = list(map(self._bytes, items))
-        check_lengths(keys, added)
-        found = self._store.get_all(keys)
-        changed = {}
-        for key, data in zip(keys, added, strict=True):
-            bloom = found[key]
-            if bloom is None:
-                bloom = found[key] = self._new(self._capacity, self._error_rate, _hash)
-            elif data in bloom:
-                continue
-            bloom.add(data)
-            changed[key] = bloom
-        self._store.put_all(changed)
 
     def might_contain(self, key: Any, item: str | bytes) -> bool:
         """False: it was never added. True: it was, or this is a false positive."""
-        data = self._bytes(item)
-        found = self._store.get(key)
-        return found is not None and data in found
+        data = self._checked(item)
+        bloom = self._store.get(key)
+        return bloom is not None and data in bloom
 
     def approximate_count(self, key: Any) -> float:
         """The approximate number of different items."""
-        found = self._store.get(key)
-        return 0.0 if found is None else float(found.approx_items)
+        bloom = self._store.get(key)
+        return 0.0 if bloom is None else float(bloom.approx_items)
 
-    def delete(self, key: Any) -> None:
-        """Forget the key's filter."""
-        self._store.delete(key)
-
-    def _bytes(self, item: str | bytes) -> bytes:
+    def _checked(self, item: Any) -> bytes:
         if isinstance(item, str):
             return b"s" + item.encode("utf-8", "surrogatepass")
         if isinstance(item, bytes):
             return b"b" + item
-        raise StoreRefused(f"store '{self._name}': a Bloom filter takes str and bytes, got {item!r:.100}")
+        raise self._refused("a Bloom filter takes str and bytes", item)
 
 
 def _hash(data: bytes) -> int:
@@ -189,52 +221,25 @@ class BloomFiltersFactory(SketchesFactory):
     sketches = BloomFilters
 
 
-class DistinctCounts:
+class DistinctCounts(_Sketches):
     """A count of different items (str, int of 64 bits, float) for each key; 1 and "1" are different ones, and so are 1
     and 1.0."""
 
-    __slots__ = ("_lg_k", "_library", "_name", "_store")
+    __slots__ = ("_lg_k", "_library")
 
     def __init__(self, store: KeyValueStore[Any, Any], name: str, lg_k: int) -> None:
-        self._store = store
-        self._name = name
+        super().__init__(store, name)
         self._lg_k = lg_k
         self._library: Any = library("datasketches")
 
-    def add(self, key: Any, item: str | float) -> bool:
-        """Count the item; returns whether the sketch changed. One that was counted before never changes it."""
-        item = self._counted(item)
-        sketch = self._store.get(key)
-        if sketch is None:
-            sketch = self._library.hll_sketch(self._lg_k, self._library.HLL_4)
+    def _new(self) -> Any:
+        return self._library.hll_sketch(self._lg_k, self._library.HLL_4)
+
+    def _update(self, sketch: Any, item: Any) -> bool:
         # Sketches that are only updated, never merged, grow their estimate with every change of a counter.
         before = sketch.get_estimate()
         sketch.update(item)
-        if sketch.get_estimate() == before:
-            return False
-        self._store.put(key, sketch)
-        return True
-
-    def add_all(self, key: Any, items: Iterable[str | float]) -> None:
-        """Count many."""
-        for item in items:
-            self.add(key, item)
-
-    def add_each(self, keys: Sequence[Any], items: Sequence[str | float]) -> None:
-        """Count an item under the key beside it. Each sketch is read once and written once; none if an item is
-        refused."""
-        counted = list(map(self._counted, items))
-        check_lengths(keys, counted)
-        found = self._store.get_all(keys)
-        before = {key: -1.0 if sketch is None else sketch.get_estimate() for key, sketch in found.items()}
-        for key, item in zip(keys, counted, strict=True):
-            sketch = found[key]
-            if sketch is None:
-                sketch = found[key] = self._library.hll_sketch(self._lg_k, self._library.HLL_4)
-            sketch.update(item)
-        self._store.put_all(
-            {key: each for key, each in found.items() if each is not None and each.get_estimate() != before[key]}
-        )
+        return bool(sketch.get_estimate() != before)
 
     def estimate(self, key: Any) -> float:
         """The approximate number of different items; 0.0 for an unknown key."""
@@ -248,20 +253,6 @@ class DistinctCounts:
             return 0.0, 0.0
         return float(sketch.get_lower_bound(deviations)), float(sketch.get_upper_bound(deviations))
 
-    def _counted(self, item: Any) -> Any:
-        """The item as the library takes it. Raises StoreRefused for one that it does not take."""
-        kind = type(item)
-        try:
-            if kind is str and (item.isascii() or item.encode()):
-                return item or EMPTY_TEXT
-        except UnicodeEncodeError as cause:
-            raise StoreRefused(f"store '{self._name}': item {item!r:.100} cannot be counted: {cause}") from cause
-        if kind is float or (kind is int and _SMALLEST <= item <= _LARGEST):
-            return item
-        raise StoreRefused(
-            f"store '{self._name}': a distinct count takes str, int of 64 bits and float, got {item!r:.100}"
-        )
-
     def estimate_union(self, keys: Iterable[Any]) -> float:
         """The approximate number of different items under any of `keys`."""
         union = self._library.hll_union(self._lg_k)
@@ -270,9 +261,16 @@ class DistinctCounts:
                 union.update(sketch)
         return float(union.get_estimate())
 
-    def delete(self, key: Any) -> None:
-        """Forget the key's sketch."""
-        self._store.delete(key)
+    def _checked(self, item: Any) -> Any:
+        kind = type(item)
+        try:
+            if kind is str and (item.isascii() or item.encode()):
+                return item or EMPTY_TEXT
+        except UnicodeEncodeError as cause:
+            raise StoreRefused(f"store '{self._name}': item {item!r:.100} cannot be counted: {cause}") from cause
+        if kind is float or (kind is int and _SMALLEST <= item <= _LARGEST):
+            return item
+        raise self._refused("a distinct count takes str, int of 64 bits and float", item)
 
 
 class HyperLogLogSerde(DataSketchSerde):
@@ -291,7 +289,7 @@ class DistinctCountsFactory(SketchesFactory):
     sketches = DistinctCounts
 
 
-class Quantiles:
+class Quantiles(_Sketches):
     """The distribution of the numbers of each key.
 
     1. The rank error of an answer is at most the sketch's error (1.33 % for `quantiles.k=200`), with a certainty of 99
@@ -300,58 +298,37 @@ class Quantiles:
        of the same numbers may differ within the error. A restored sketch is the committed one.
     """
 
-    __slots__ = ("_k", "_name", "_new", "_store")
+    __slots__ = ("_k", "_library")
 
     def __init__(self, store: KeyValueStore[Any, Any], name: str, k: int) -> None:
-        self._store = store
-        self._name = name
+        super().__init__(store, name)
         self._k = k
-        self._new: Any = library("datasketches").kll_doubles_sketch
+        self._library: Any = library("datasketches")
 
-    def add(self, key: Any, number: float) -> None:
-        """Add a number, not NaN."""
-        value = self._value(number)
-        sketch = self._store.get(key)
-        if sketch is None:
-            sketch = self._new(self._k)
-        sketch.update(value)
-        self._store.put(key, sketch)
+    def _new(self) -> Any:
+        return self._library.kll_doubles_sketch(self._k)
 
-    def add_all(self, key: Any, numbers: Iterable[float]) -> None:
-        """Add many."""
-        for number in numbers:
-            self.add(key, number)
+    def _update(self, sketch: Any, item: Any) -> bool:
+        sketch.update(item)
+        return True
 
-    def add_each(self, keys: Sequence[Any], numbers: Sequence[float]) -> None:
-        """Add a number to the sketch of the key beside it. Each sketch is read once and written once; none if a number
-        is refused."""
-        values = list(map(self._value, numbers))
-        check_lengths(keys, values)
-        found = self._store.get_all(keys)
-        for key, value in zip(keys, values, strict=True):
-            sketch = found[key]
-            if sketch is None:
-                sketch = found[key] = self._new(self._k)
-            sketch.update(value)
-        self._store.put_all(found)
-
-    def _value(self, number: float) -> float:
-        if type(number) not in {int, float} or number != number:  # noqa: PLR0124
-            raise StoreRefused(f"store '{self._name}': a quantile sketch takes int and float, got {number!r:.100}")
+    def _checked(self, item: Any) -> float:
+        if type(item) not in {int, float} or item != item:  # noqa: PLR0124
+            raise self._refused("a quantile sketch takes int and float", item)
         try:
-            return float(number)
+            return float(item)
         except OverflowError as cause:
             raise StoreRefused(f"store '{self._name}': {cause}") from cause
 
     def quantile(self, key: Any, fraction: float) -> float | None:
         """The number that a `fraction` (0 to 1) of all numbers is at most; None for an unknown key."""
-        found = self.quantiles(key, (fraction,))
-        return None if found is None else found[0]
+        numbers = self.quantiles(key, (fraction,))
+        return None if numbers is None else numbers[0]
 
     def quantiles(self, key: Any, fractions: Sequence[float]) -> list[float] | None:
         """Like `quantile`, for several fractions."""
         if not all(0.0 <= fraction <= 1.0 for fraction in fractions):
-            raise StoreRefused(f"store '{self._name}': a fraction is from 0 to 1, got {fractions!r:.100}")
+            raise self._refused("a fraction is from 0 to 1", fractions)
         sketch = self._store.get(key)
         return None if sketch is None else [float(sketch.get_quantile(fraction, True)) for fraction in fractions]
 
@@ -369,10 +346,6 @@ class Quantiles:
         """The smallest and the largest number, exactly; None for an unknown key."""
         sketch = self._store.get(key)
         return None if sketch is None else (float(sketch.get_min_value()), float(sketch.get_max_value()))
-
-    def delete(self, key: Any) -> None:
-        """Forget the key's sketch."""
-        self._store.delete(key)
 
 
 class KllSerde(DataSketchSerde):
