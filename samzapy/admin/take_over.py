@@ -57,7 +57,7 @@ from samzapy.errors import (
 )
 from samzapy.job.model import JobModel
 from samzapy.job.transactions import StateTransactions, refused, state_transactions, transactional_id
-from samzapy.storage.changelog.reading import STALL_S, Tail, first_records, foreign_records
+from samzapy.storage.changelog.topic import STALL_S, Tail, first_records, foreign_records
 from samzapy.system.clients import SystemClients, has_transactions
 
 logger = logging.getLogger(__name__)

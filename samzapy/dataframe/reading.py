@@ -53,7 +53,7 @@ from samzapy.runner.spark.master import check_secrets, without_sparks_secrets
 from samzapy.runner.spark.sources import private_folder, spark_context
 from samzapy.runner.spark.user_code import TravellingCode, shipped_files
 from samzapy.serializers import decode_failure, serde_registry
-from samzapy.storage.changelog.reading import scan
+from samzapy.storage.changelog.topic import scan
 from samzapy.storage.inspection import (
     ChangelogReader,
     Contents,

@@ -63,13 +63,14 @@ from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, Samza
 from samzapy.job.planner import changelog_partition_count, to_json
 from samzapy.job.transactions import state_transactions
 from samzapy.runner.spark.sources import spark_context
-from samzapy.storage.changelog.reading import first_value, scan
 from samzapy.storage.changelog.topic import (
     changelog_of,
     changelog_spec,
     ensure_changelog,
     find_changelog,
+    first_value,
     max_record_bytes,
+    scan,
 )
 from samzapy.storage.inspection import key_value_store
 from samzapy.storage.spec import store_specs

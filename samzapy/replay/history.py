@@ -43,7 +43,7 @@ from samzapy.checkpoint.codec import CHECKPOINT, decode_key
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig, checkpoint_stream
 from samzapy.errors import EnvironmentFailure, StateLost
-from samzapy.storage.changelog.reading import scan
+from samzapy.storage.changelog.topic import scan
 from samzapy.system.clients import SystemClients
 
 

@@ -44,7 +44,7 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure, ProducerError
 from samzapy.replay.history import Place
 from samzapy.replay.recording import Recorder
-from samzapy.storage.changelog.reading import scan
+from samzapy.storage.changelog.topic import scan
 from samzapy.system.clients import SystemLimits, limits_of, system_factory
 
 Positions = Mapping[SystemStreamPartition, int]

@@ -32,8 +32,7 @@ from samzapy.job.model import JobModel, TaskModel
 from samzapy.job.planner import follow_growth, from_json, keeps_state, plan
 from samzapy.replay.history import FROM_EMPTY, Commit, History, Place, committed_range, history_of, state_wanted
 from samzapy.replay.past import Positions, Slice
-from samzapy.storage.changelog.reading import scan
-from samzapy.storage.changelog.topic import check_end, delete_retention_ms
+from samzapy.storage.changelog.topic import check_end, delete_retention_ms, scan
 from samzapy.storage.spec import check_checkpoints, store_specs
 from samzapy.system.clients import KnownStreams, SystemClients, has_transactions, traits_of
 

@@ -23,11 +23,12 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
+from samzapy.config.reading.classes import BYTE_ENGINES
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreError, UnknownStream
-from samzapy.storage.changelog.reading import Tail
+from samzapy.plugins import load_class
 from samzapy.storage.changelog.restore import ProgressCallback, StoreRestore, run_restores
-from samzapy.storage.changelog.topic import check_changelog
+from samzapy.storage.changelog.topic import Tail, check_changelog
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.local.directory import lies_beside, store_directory, wipe
@@ -246,11 +247,8 @@ class ChangelogReader:
         bounds = self.ends(config, partitions) if bounds is None else bounds
         expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, self.clock)
         records = sum(upcoming - oldest for oldest, upcoming in bounds.values())
-        # Only commands that restore a store import RocksDB.
-        from samzapy.storage.rocksdb import RocksDbStorageEngineFactory  # noqa: PLC0415
-
         small = selection.keys is not None or records <= _FEW_RECORDS
-        factory = InMemoryStorageEngineFactory() if small else RocksDbStorageEngineFactory()
+        factory = InMemoryStorageEngineFactory() if small else load_class(BYTE_ENGINES.short["rocksdb"])()
         with ExitStack() as cleanup:
             parts: dict[int, StorageEngine] = {}
             restores: list[StoreRestore] = []

@@ -22,8 +22,7 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores.changelogs import StoreSource
 from samzapy.errors import ForeignRecords, StateLost
-from samzapy.storage.backup.schedule import open_backup, snapshot_reader
-from samzapy.storage.changelog.reading import ChangelogEnd, ChangelogOrigin, Tail, first_records
+from samzapy.storage.backup.snapshot import open_backup, snapshot_reader
 from samzapy.storage.changelog.restore import (
     ProgressCallback,
     RestoreRead,
@@ -33,19 +32,21 @@ from samzapy.storage.changelog.restore import (
     run_restores,
 )
 from samzapy.storage.changelog.topic import (
+    ChangelogEnd,
+    ChangelogOrigin,
     Changelogs,
+    Tail,
     check_beginning,
     check_end,
     delete_retention_ms,
+    first_records,
     max_record_bytes,
 )
 from samzapy.storage.kv.cache_budget import CacheBudget
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local.directory import store_directory
-from samzapy.storage.local.files import LocalFiles, OpenedFiles
-from samzapy.storage.local.marker import Acceptance, StoreIdentity
-from samzapy.storage.local.sample import check_sample
-from samzapy.storage.side_inputs import SideInputPlan
+from samzapy.storage.local.files import LocalFiles, OpenedFiles, check_sample
+from samzapy.storage.local.marker import Acceptance, SideInputPlan, StoreIdentity
 from samzapy.storage.spec import StoreSpec
 from samzapy.storage.store import Store
 from samzapy.storage.task_stores import TaskStores

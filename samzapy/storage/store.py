@@ -24,15 +24,14 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer, send_columns
 from samzapy.clock import Clock
 from samzapy.errors import StoreError
-from samzapy.storage.backup.schedule import StoreBackup
-from samzapy.storage.changelog.reading import ChangelogEnd, Tail
+from samzapy.storage.backup.snapshot import StoreBackup
 from samzapy.storage.changelog.restore import CHUNK_BYTES, RestoreRead, RestoreResult, StoreRestore
+from samzapy.storage.changelog.topic import ChangelogEnd, Tail
 from samzapy.storage.kv.expiring import STAMP_BYTES, Expiry, put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
 from samzapy.storage.local.directory import set_aside
 from samzapy.storage.local.files import OpenedFiles
-from samzapy.storage.local.marker import Marker, StoreIdentity
-from samzapy.storage.side_inputs import StoreFilling
+from samzapy.storage.local.marker import Marker, StoreFilling, StoreIdentity
 from samzapy.storage.spec import StoreSpec
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.errors import StoreError
-from samzapy.storage.changelog.reading import ChangelogEnd
+from samzapy.storage.changelog.topic import ChangelogEnd
 from samzapy.storage.kv.forwarding import ReadOnlyStore, StoreLayer
 from samzapy.storage.store import Store
 

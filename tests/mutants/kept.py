@@ -504,19 +504,19 @@ _COMMITS: tuple[Mutant, ...] = (
         (_FOREIGN,),
     ),
     Mutant(
-        "samzapy/storage/changelog/reading.py",
+        "samzapy/storage/changelog/topic.py",
         "        if first > self.end:\n",
         "        if False:\n",
         (_END,),
     ),
     Mutant(
-        "samzapy/storage/changelog/reading.py",
+        "samzapy/storage/changelog/topic.py",
         "        if log.upcoming > self.end:\n",
         "        if False:\n",
         (_END,),
     ),
     Mutant(
-        "samzapy/storage/changelog/reading.py",
+        "samzapy/storage/changelog/topic.py",
         "tail = Tail(self.ssp, self._own, until)\n",
         "tail = Tail(self.ssp, self.end, until)\n",
         (_END,),

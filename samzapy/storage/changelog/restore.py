@@ -16,7 +16,7 @@ from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.errors import RestoreError, RestoreStalled, SamzapyError
 from samzapy.failpoints import reach
-from samzapy.storage.changelog.reading import Tail, foreign_records
+from samzapy.storage.changelog.topic import Tail, foreign_records
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.local.marker import Marker, StoreIdentity
 

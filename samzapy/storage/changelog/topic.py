@@ -1,14 +1,49 @@
-"""Creates the changelog topic of a store, and checks it at every start."""
+"""Creates, checks and reads the changelog topic of a store.
+
+1. `scan` reads a partition from its beginning to a given end.
+2. `first_records` finds the first record in the tail of each partition, if there is one.
+3. `ChangelogOrigin` finds the record of an entry that a store cannot read.
+4. `ChangelogEnd` detects another writer. The records of a task follow one another without a gap, except for the control
+   records that end transactions. So
+
+       before a commit sends anything:    end of the partition == end of the task's own records
+       after it:                          offset of its first record == that end
+
+   The check reads the offsets in between, as a reader of committed records. If it finds a record, or stops before an
+   open transaction, another writer is at work, and its records would become state at the next restore.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import chain
+from typing import NamedTuple
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin, describe_all
+from samzapy.api.system import (
+    OffsetRange,
+    RecordBatch,
+    StreamDescription,
+    StreamSpec,
+    SystemAdmin,
+    SystemConsumer,
+    describe_all,
+)
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StateLost, UnknownStream
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    EnvironmentFailure,
+    ForeignRecords,
+    RestoreError,
+    StateLost,
+    StoreError,
+    UnknownStream,
+)
 
 _SEGMENT_BYTES = 536_870_912
 _MAX_MESSAGE_BYTES = 1_000_012
@@ -194,3 +229,215 @@ def max_record_bytes(description: StreamDescription) -> int | None:
     """The largest record (key and value) that the topic takes, None if unknown."""
     limit = description.setting("max.message.bytes")
     return None if limit is None else int(limit)
+
+
+#: `first_records` needs one record of each partition, but they come in batches.
+_FEW_RECORDS = 1_000
+
+_LOG = logging.getLogger(__name__)
+
+#: The total number of seconds that a store spends looking for unreadable entries: they are rare, or everything is
+#: broken.
+_PATIENCE_S = 20.0
+
+#: Seconds without progress after which an open transaction counts as a record of its writer, and a search ends.
+STALL_S = 5.0
+
+_POLL_S = 0.1
+_POLL_RECORDS = 5_000
+
+
+def scan(
+    consumer: SystemConsumer, ssp: SystemStreamPartition, log: OffsetRange, clock: Clock, stall_s: float = 60.0
+) -> Iterator[RecordBatch]:
+    """The committed records of the range, with a consumer that was not started yet and that the caller closes.
+
+    Raises RestoreError when nothing moved for `stall_s` seconds, as before a transaction that stays open.
+    """
+    if log.oldest >= log.upcoming:
+        return
+    consumer.start({ssp: log.oldest})
+    moved = clock.monotonic()
+    while (position := consumer.position(ssp)) < log.upcoming:
+        for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
+            count = bisect_left(batch.offsets, log.upcoming)
+            if count:
+                yield batch if count == len(batch.offsets) else batch.part(0, count)
+        now = clock.monotonic()
+        if consumer.position(ssp) > position:
+            moved = now
+        elif now - moved > stall_s:
+            raise RestoreError(f"{ssp}@{position}: no record for {stall_s:g} s before the end {log.upcoming}")
+
+
+def first_value(batches: Iterator[RecordBatch]) -> int | None:
+    """The offset of the first record with a value, None if there is none."""
+    for batch in batches:
+        for offset, value in zip(batch.offsets, batch.values, strict=True):
+            if value is not None:
+                return offset
+    return None
+
+
+class Tail(NamedTuple):
+    """The offsets of a partition from `start` on, before `bound`. From `known_end` on no record is the task's own
+    (None: unknown)."""
+
+    ssp: SystemStreamPartition
+    start: int
+    bound: int
+    known_end: int | None = None
+
+
+def first_records(
+    tails: Iterable[Tail], consumer: SystemConsumer, clock: Clock, stall_s: float = 60.0, *, open_counts: bool = False
+) -> dict[SystemStreamPartition, int]:
+    """The offset of the first committed record of each tail that has one. The partitions are of one system, and the
+    consumer was not started.
+
+    With transactions a partition ends with a commit's control record, so the end offset alone does not show a record.
+    The reading stops before an open transaction. After `stall_s` seconds without progress that transaction counts as a
+    record if `open_counts`; else it is a RestoreError.
+    """
+    left = {tail.ssp: tail for tail in tails}
+    starts = positions = {ssp: tail.start for ssp, tail in left.items()}
+    consumer.start(starts)
+    found: dict[SystemStreamPartition, int] = {}
+    moved = clock.monotonic()
+    while left:
+        for batch in consumer.poll(_POLL_S, _FEW_RECORDS):
+            if batch.ssp in left and batch.offsets[0] < left[batch.ssp].bound:
+                found.setdefault(batch.ssp, batch.offsets[0])
+        before, positions = positions, {ssp: consumer.position(ssp) for ssp in left}
+        done = [ssp for ssp, tail in left.items() if ssp in found or positions[ssp] >= tail.bound]
+        for ssp in done:
+            del left[ssp]
+        consumer.pause(starts.keys() - left.keys())
+        now = clock.monotonic()
+        if positions != before:
+            moved = now
+        elif left and now - moved > stall_s:
+            if open_counts:
+                return found | {ssp: positions[ssp] for ssp in left}
+            where = ", ".join(f"{ssp} at {positions[ssp]} of {tail.bound}" for ssp, tail in left.items())
+            raise RestoreError(f"looking for records in changelogs made no progress for {stall_s:g} s: {where}")
+    return found
+
+
+class ChangelogOrigin:
+    """Finds the changelog record of an entry that a store cannot read, as `stream[partition]@offset`.
+
+    An entry in a store has no offset, so its changelog partition is searched for the last equal record. If there is
+    none (the entry was changed since the last commit), or the changelog cannot be read or is too long for the time
+    limit, only the partition is named.
+    """
+
+    __slots__ = ("_admin_of", "_clock", "_consumer_of", "_left_s", "_ssp")
+
+    def __init__(
+        self,
+        ssp: SystemStreamPartition,
+        admin_of: Callable[[str], SystemAdmin],
+        consumer_of: Callable[[str], SystemConsumer],
+        clock: Clock,
+    ) -> None:
+        self._ssp = ssp
+        self._admin_of = admin_of
+        self._consumer_of = consumer_of
+        self._clock = clock
+        self._left_s = _PATIENCE_S
+
+    def __call__(self, key: bytes, value: bytes | None) -> str:
+        """The position of the record with this key and, unless it is None, this value."""
+        began = self._clock.monotonic()
+        offset = None
+        try:
+            if self._left_s > 0:
+                offset = self._find(key, value, began + self._left_s)
+        except Exception as cause:  # noqa: BLE001 - this is for the text of another error
+            _LOG.warning("%s was not searched for the entry that cannot be read: %s", self._ssp, cause)
+        self._left_s -= self._clock.monotonic() - began
+        return str(self._ssp) if offset is None else f"{self._ssp}@{offset}"
+
+    def _find(self, key: bytes, value: bytes | None, until: float) -> int | None:
+        ssp, found = self._ssp, None
+        log = self._admin_of(ssp.system).offsets([ssp])[ssp]
+        with closing(self._consumer_of(ssp.system)) as consumer:
+            for batch in scan(consumer, ssp, log, self._clock, STALL_S):
+                if key in batch.keys:
+                    for offset, own, held in zip(batch.offsets, batch.keys, batch.values, strict=True):
+                        if own == key and held is not None and (value is None or held == value):
+                            found = offset
+                if self._clock.monotonic() > until:
+                    return None
+        return found
+
+
+class ChangelogEnd:
+    """The end of the task's records in one changelog partition. One thread."""
+
+    __slots__ = ("_clock", "_consumer_of", "_own", "_sent", "_store", "end", "ssp")
+
+    def __init__(
+        self,
+        store: str,
+        ssp: SystemStreamPartition,
+        end: int,
+        consumer_of: Callable[[str], SystemConsumer],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`end`: the partition's end at the start; everything before it was looked at."""
+        self.ssp = ssp
+        #: The expected offset of the task's next record: after its records and the end of their transaction.
+        self.end = end
+        self._own = end
+        self._store = store
+        self._consumer_of = consumer_of
+        self._clock = clock
+        self._sent: int | None = None
+
+    def check(self, log: OffsetRange) -> None:
+        """Check the partition's range `log` before a commit. Raises ForeignRecords."""
+        if log.upcoming > self.end:
+            self._look(log.upcoming)
+
+    def sent(self, last: int, count: int) -> None:
+        """`count` records of the task were acknowledged, the last one at offset `last`. Raises ForeignRecords."""
+        first = last - count + 1
+        if first < self.end:
+            raise StoreError(
+                f"store '{self._store}': changelog {self.ssp} ended at offset {self.end}, and a later record got "
+                f"offset {first}: it was deleted or created again"
+            )
+        if first > self.end:
+            self._look(first)
+        self._sent = last
+
+    def committed(self, marker_offsets: int) -> None:
+        """The sent records are durable; the end of their transaction took this number of further offsets."""
+        if self._sent is not None:
+            self._own = self._sent + 1
+            self.end = self._own + marker_offsets
+            self._sent = None
+
+    def _look(self, until: int) -> None:
+        """Read from the task's records up to `until`, the place of the expected control record included: only control
+        records may be there."""
+        with closing(self._consumer_of(self.ssp.system)) as consumer:
+            tail = Tail(self.ssp, self._own, until)
+            found = first_records([tail], consumer, self._clock, STALL_S, open_counts=True)
+        if found:
+            raise foreign_records(self._store, self.ssp, self._own, found[self.ssp])
+        self.end = self._own = until
+
+
+def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int) -> ForeignRecords:
+    """The error for records that the job has not written. The job's records end before `end`, the others begin at
+    `first`."""
+    own = f"the job's own records end before offset {end}" if end else "the job has written nothing there"
+    return ForeignRecords(
+        f"{ssp}@{first}: the changelog of store '{store}' holds a record of another writer ({own}); it must not become "
+        f"state. Find the other writer (was a job file copied with its changelogs?), or keep its records as state: "
+        f"samzapy store adopt JOB.properties {store}",
+        ssp,
+    )

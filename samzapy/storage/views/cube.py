@@ -16,7 +16,7 @@ from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
 from samzapy.config.stores.engines import CubeKeys, read_engine
 from samzapy.errors import ConfigError, ConfigProblem, StoreRefused
-from samzapy.storage.views.entries import is_name, key, names
+from samzapy.storage.views import is_name, key, names
 
 #: A measure's value; None where a fact has none.
 Number = int | float | None

@@ -27,7 +27,7 @@ from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
 from samzapy.config.stores.engines import HeapKeys, read_engine
 from samzapy.errors import StoreRefused
-from samzapy.storage.views.entries import check_lengths, key, names
+from samzapy.storage.views import check_lengths, key, names
 
 Score = int | float
 

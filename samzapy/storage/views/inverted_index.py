@@ -33,7 +33,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.config.stores.engines import IndexKeys, read_engine
 from samzapy.errors import StoreRefused
 from samzapy.plugins import PluginError, load_class
-from samzapy.storage.views.entries import check_lengths, is_name, key, names
+from samzapy.storage.views import check_lengths, is_name, key, names
 
 _TOKEN = re.compile(r'\s*(?:(?P<mark>[()])|"(?P<phrase>[^"]*)"|(?P<word>[^\s()"]+)|(?P<bad>"))')
 _WORD = re.compile(r"\w+")

@@ -21,7 +21,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
 from samzapy.config.stores.engines import BloomKeys, HyperLogLogKeys, QuantilesKeys, read_engine
 from samzapy.errors import EnvironmentFailure, StoreRefused
-from samzapy.storage.views.entries import check_lengths
+from samzapy.storage.views import check_lengths
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 

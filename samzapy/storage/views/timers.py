@@ -23,7 +23,7 @@ from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.event_time import TimerClock, Timers
 from samzapy.api.kv import KeyValueStore
 from samzapy.errors import StoreRefused
-from samzapy.storage.views.entries import check_lengths
+from samzapy.storage.views import check_lengths
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 2
 

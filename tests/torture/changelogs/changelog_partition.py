@@ -12,8 +12,8 @@ from samzapy.api.system import StreamSpec, SystemSettings, change_columns
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
 from samzapy.failpoints import arm
-from samzapy.storage.changelog.reading import Tail
 from samzapy.storage.changelog.restore import StoreRestore, run_restores
+from samzapy.storage.changelog.topic import Tail
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.local.files import LocalFiles
 from samzapy.storage.local.marker import StoreIdentity

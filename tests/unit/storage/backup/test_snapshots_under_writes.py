@@ -8,8 +8,7 @@ from samzapy.api.engine import EngineSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores.store import BackupConfig
 from samzapy.storage.backup.folder import open_folder
-from samzapy.storage.backup.schedule import StoreBackup
-from samzapy.storage.backup.snapshot import newest_snapshot
+from samzapy.storage.backup.snapshot import StoreBackup, newest_snapshot
 from samzapy.storage.local.directory import new_checkpoint
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory

@@ -8,7 +8,7 @@ from rigs.store_rig import TickingClock
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.errors import ForeignRecords, StoreError
-from samzapy.storage.changelog.reading import ChangelogEnd
+from samzapy.storage.changelog.topic import ChangelogEnd
 from samzapy.system.memory import MemorySystemFactory
 
 SSP = SystemStreamPartition("mem", "log", 0)

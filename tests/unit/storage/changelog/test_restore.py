@@ -13,9 +13,8 @@ from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
 from samzapy.storage import store as store_module
 from samzapy.storage.changelog import gathering
 from samzapy.storage.changelog import restore as restore_module
-from samzapy.storage.changelog.reading import Tail
 from samzapy.storage.changelog.restore import StoreRestore, run_restores
-from samzapy.storage.changelog.topic import check_beginning, check_end, ensure_changelog
+from samzapy.storage.changelog.topic import Tail, check_beginning, check_end, ensure_changelog
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory

@@ -11,8 +11,8 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import StoreError
 from samzapy.storage.changelog import gathering
 from samzapy.storage.changelog import restore as restore_module
-from samzapy.storage.changelog.reading import Tail
 from samzapy.storage.changelog.restore import RestoreStopped, StoreRestore, run_restores
+from samzapy.storage.changelog.topic import Tail
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.local.files import is_empty
 from samzapy.storage.local.marker import Marker, StoreIdentity

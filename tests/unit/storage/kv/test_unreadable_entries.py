@@ -10,7 +10,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.streams.systems import SystemSettings
 from samzapy.errors import SerdeError
-from samzapy.storage.changelog.reading import ChangelogOrigin
+from samzapy.storage.changelog.topic import ChangelogOrigin
 from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import open_store
 

@@ -12,7 +12,7 @@ from samzapy.api.engine import EngineSettings
 from samzapy.api.system import SystemSettings
 from samzapy.errors import ConfigError, SerdeError, StoreError
 from samzapy.storage.kv import InMemoryStorageEngineFactory
-from samzapy.storage.local.sample import sample
+from samzapy.storage.local.files import sample
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 

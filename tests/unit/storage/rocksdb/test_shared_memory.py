@@ -7,8 +7,7 @@ import pytest
 from samzapy.api.engine import EngineSettings
 from samzapy.config.loader import load_job
 from samzapy.config.stores.engines import RocksDbKeys
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.storage.rocksdb.factory import shared_memory
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory, shared_memory
 from samzapy.verify.processes import until
 
 MIB = 1_048_576
