@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import reprlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from threading import Event
 
-from samzapy.api.engine import CommittedEntries, StorageEngine
+from samzapy.api.engine import StorageEngine
 from samzapy.api.serde import Serde, hinted
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
@@ -190,49 +190,20 @@ def is_empty(engine: StorageEngine) -> bool:
         return next(pairs, None) is None
 
 
-#: Entries at the beginning, entries behind each place, and the distance of places in the values of a byte.
-_FIRST, _EACH, _STEP = 64, 4, 4
-
-Entry = tuple[bytes, bytes]
+#: Entries that a start reads with the classes of a store.
+_SAMPLE = 1_000
 
 
 def check_sample(config: StoreConfig, engine: StorageEngine, key_serde: Serde, value_serde: Serde) -> None:
-    """Raise ConfigError if a class of the store does not read an entry of the sample; nothing is read without
-    classes."""
+    """Raise ConfigError if a class of the store does not read one of its first entries: without the check it would fail
+    in the middle of a run. Nothing is read without classes."""
     if key_serde.object_type is None and value_serde.object_type is None:
         return
-    snapshot = engine.snapshot()
-    try:
-        for key, value in sample(snapshot):
+    with engine.iterate(None, None) as pairs:
+        for key, value in islice(pairs, _SAMPLE):
             data = value if config.ttl_ms is None else unstamped(value)
             _try("key", config.name, config.key_type, key_serde, key, key)
             _try("msg", config.name, config.msg_type, value_serde, data, _shown(key_serde, key))
-    finally:
-        snapshot.close()
-
-
-def sample(snapshot: CommittedEntries) -> Iterator[Entry]:
-    """Read a few hundred entries at most, from the whole range of the keys."""
-    first = _entries(snapshot, None, _FIRST)
-    yield from first
-    if len(first) < _FIRST:
-        return
-    lowest = first[0][0]
-    for length in range(len(lowest)):
-        prefix, byte = lowest[:length], lowest[length] + 1
-        while byte < 256:
-            found = _entries(snapshot, prefix + bytes([byte]), _EACH)
-            yield from found
-            if not found or not found[0][0].startswith(prefix):
-                break
-            byte = max(found[0][0][length], byte) + _STEP
-        if byte > lowest[length] + 1:
-            return
-
-
-def _entries(snapshot: CommittedEntries, lower: bytes | None, most: int) -> list[Entry]:
-    with snapshot.iterate(lower, None) as pairs:
-        return list(islice(pairs, most))
 
 
 def _try(part: str, store: str, path: str | None, serde: Serde, data: bytes, key: object) -> None:

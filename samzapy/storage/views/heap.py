@@ -137,13 +137,6 @@ def _between(left: Ranked, right: Ranked) -> Ranked:
     return [right[0], after[: same + 1]]
 
 
-class Changes(NamedTuple):
-    """Items as (score, bytes): `gone` from the group, or from their old score, and newly `come`."""
-
-    gone: list[Ranked]
-    come: list[Ranked]
-
-
 class HeapGroup:
     """The items of one group in order. `push` works as in a HeapStore."""
 
@@ -178,23 +171,19 @@ class HeapGroup:
             del scores[worst_item]
         return packed in scores
 
-    def changes(self) -> Changes:
-        """The changes of the pushes."""
+    def changes(self) -> tuple[list[Ranked], list[Ranked]]:
+        """The changes of the pushes: items gone from the group, or from their old score, and items that have come."""
         before, now = self._before, self._scores
         gone = [[score, packed] for packed, score in before.items() if now.get(packed) != score]
         come = [[score, packed] for packed, score in now.items() if before.get(packed) != score]
-        return Changes(gone, come)
+        return gone, come
 
 
 class PossibleItems:
-    """The hashes of all items that a full group may hold. An item with another hash is not in the group, so the store
-    need not be asked for it.
+    """The hashes of all items that a full group may hold, so that the store need not be asked for any other item.
 
-    1. A push that the full group has taken makes it from the group's items. Later pushes add their hashes, and none is
-       removed. So it has the items that leave the group later and come back with an undone message.
-    2. `anchor` is the block with the worst item, as put by the last push that was taken. If the store has another
-       object, that push was undone or the store has read the block again, and the hashes are void. Each push that asks
-       the store pays for one item that is hashed.
+    Hashes are only added, so they include items that come back with an undone message. `anchor` is the block with the
+    worst item, as the last accepted push has put it: if the store has another object, the hashes are void.
     """
 
     __slots__ = ("anchor", "hashes")
@@ -264,7 +253,7 @@ class HeapStore:
         held = size = get(blocks.size) or 0
         if known is not None:
             blocks.remove([known, packed])
-        elif size and size == self._size and self._is_worse(ranked, self._worst(blocks)):
+        elif size and size == self._size and self._is_worst(ranked, blocks):
             return False
         else:
             size += 1
@@ -358,11 +347,9 @@ class HeapStore:
         """Take out everything."""
         self._take(group)
 
-    def _worst(self, blocks: SortedBlocks) -> Ranked:
-        return blocks.edge(last=not self._highest)[0 if self._highest else -1]
-
-    def _is_worse(self, one: Ranked, other: Ranked) -> bool:
-        return one < other if self._highest else one > other
+    def _is_worst(self, ranked: Ranked, blocks: SortedBlocks) -> bool:
+        edge = blocks.edge(last=not self._highest)
+        return bool(ranked < edge[0] if self._highest else ranked > edge[-1])
 
     def _is_surely_worse(self, group: str, blocks: SortedBlocks, packed: bytes, score: Score) -> bool:
         """Whether an item is certainly not in a full group and worse than all its items, by the hashes at hand."""

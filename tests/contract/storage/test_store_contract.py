@@ -1,7 +1,6 @@
 """What every store does, whatever its engine and its cache."""
 
 import operator
-from collections import Counter
 
 import pytest
 
@@ -85,12 +84,6 @@ def test_absent_keys_read_as_none_in_a_batch(opened):
     assert opened.store.get_all([]) == {}
 
 
-def test_entries_may_be_a_mapping_or_pairs(store):
-    store.put_all({"a": 1})
-    store.put_all(iter([("b", 2), ("b", 3)]))
-    assert list(store.all()) == [("a", 1), ("b", 3)]
-
-
 def test_a_merge_combines_with_what_is_held_wherever_that_is(opened):
     opened.store.put_all({"committed": [1], "deleted": [1]})
     opened.commit()
@@ -109,26 +102,6 @@ def test_a_merge_combines_with_what_is_held_wherever_that_is(opened):
     assert opened.store.get_all(["committed", "new"]) == {"committed": [1, 3, 3], "new": [3, 3]}
 
 
-def test_a_merge_counts_more_keys_than_a_cache_holds(store):
-    keys = [f"k{n % 700}" for n in range(3_000)]
-    for start in range(0, len(keys), 1_000):
-        store.merge_all(Counter(keys[start : start + 1_000]), operator.add)
-    assert dict(store.all()) == Counter(keys)
-
-
-def test_a_merge_of_nothing_does_nothing(opened):
-    opened.store.merge_all({}, operator.add)
-    opened.commit()
-    assert opened.changelog() == []
-
-
-def test_a_merge_that_fails_to_combine_changes_nothing(opened):
-    opened.store.put_all({"a": 1, "z": 1})
-    with pytest.raises(TypeError):
-        opened.store.merge_all({"a": 1, "new": 1, "z": "no number"}, operator.add)
-    assert dict(opened.store.all()) == {"a": 1, "z": 1}
-
-
 def test_a_merge_whose_function_stops_early_changes_nothing(opened):
     opened.store.put_all({"a": 1, "b": 2, "c": 3})
     opened.commit()
@@ -144,37 +117,12 @@ def test_a_merge_whose_function_stops_early_changes_nothing(opened):
     assert opened.store.get("a") == 1
 
 
-def test_a_function_of_a_merge_that_stops_early_is_not_called_again_for_the_value(opened):
-    opened.store.put_all({"a": 1, "b": 2, "c": 3})
-    called = []
-
-    def combine(held, given):
-        called.append(held)
-        if len(called) == 2:
-            raise StopIteration
-        return held + given
-
-    with pytest.raises(StopIteration):
-        opened.store.merge_all({"a": 1, "b": 1, "c": 1}, combine)
-    assert called == [1, 2]
-    assert dict(opened.store.all()) == {"a": 1, "b": 2, "c": 3}
-
-
 @pytest.mark.parametrize("entries", [{"a": 1, None: 1}, {"b": 1, "a": None}])
 def test_a_merge_is_checked_before_the_first_is_written(store, entries):
     store.put("a", 1)
     with pytest.raises(StoreRefused, match=r"^store 's': (key|value of key 'a') must not be None"):
         store.merge_all(entries, operator.add)
     assert dict(store.all()) == {"a": 1}
-
-
-def test_a_merge_into_nothing_is_refused(store):
-    store.put_all({"a": 1, "b": 1})
-    with pytest.raises(StoreRefused, match="store 's': value of key 'a' must not be None"):
-        store.merge_all({"a": 1, "b": 1}, lambda held, given: None)
-    with pytest.raises(StoreRefused, match="expected a mapping, got list"):
-        store.merge_all([("a", 1)], operator.add)
-    assert dict(store.all()) == {"a": 1, "b": 1}
 
 
 def test_merged_keys_that_python_finds_equal_stay_apart_from_held_ones(job, tmp_path):
@@ -194,13 +142,6 @@ def test_none_is_no_key(store, call):
 def test_none_is_no_value(store):
     with pytest.raises(StoreError, match="store 's': value of key 'a' must not be None"):
         store.put("a", None)
-
-
-@pytest.mark.parametrize("call", ["get_all", "delete_all", "put_all"])
-@pytest.mark.parametrize("given", [None, 5])
-def test_what_is_no_collection_is_refused_by_name(store, call, given):
-    with pytest.raises(StoreRefused, match=r"^store 's': expected .*, got (None|int 5)$"):
-        getattr(store, call)(given)
 
 
 @pytest.mark.parametrize(
@@ -245,13 +186,6 @@ def test_a_put_of_many_is_checked_before_the_first_is_written(store, entries):
     assert store.get("a") is None
 
 
-def test_a_delete_of_many_is_checked_before_the_first_is_removed(store):
-    store.put("a", 1)
-    with pytest.raises(StoreError):
-        store.delete_all(["a", None])
-    assert store.get("a") == 1
-
-
 def test_a_key_of_the_wrong_type_is_named(store):
     with pytest.raises(SerdeError, match="store 's': key 5"):
         store.get(5)
@@ -277,16 +211,6 @@ def test_keys_that_python_finds_equal_stay_apart(job, tmp_path):
         store.delete(True)
         assert store.get(1) == "1"
         assert store.get(True) is None
-
-
-def test_a_key_of_a_subclass_is_the_key_its_bytes_say(job, tmp_path):
-    class Name(str):
-        __slots__ = ()
-
-    with open_store(job(), "s", tmp_path) as opened:
-        opened.store.put("a", 1)
-        opened.store.put(Name("a"), 2)
-        assert opened.store.get("a") == opened.store.get(Name("a")) == 2
 
 
 def test_a_range_goes_by_the_bytes_of_its_keys(job, tmp_path):
@@ -458,12 +382,3 @@ def test_a_failed_step_stops_every_later_one(opened):
     for step in (opened.stores.flush, opened.commit, opened.stores.flush_engines, lambda: opened.stores.apply({}, {})):
         with pytest.raises(StoreError, match="failed before"):
             step()
-
-
-def test_counts_tell_gets_puts_and_changes(opened):
-    opened.store.put("a", 1)
-    opened.store.get("a")
-    opened.store.get("b")
-    metrics = opened.stores.metrics()
-    assert metrics["s.gets"] == 2
-    assert metrics["s.puts"] == 1

@@ -232,11 +232,6 @@ def test_every_call_after_close_says_that_the_store_is_closed(opened, subject):
             call()
 
 
-def test_the_value_serde_is_the_engines(subject, tmp_path):
-    with pytest.raises(ConfigError, match=r"stores.s.msg.serde: the engine has an encoding of its own; leave it out"):
-        open_store(properties(subject) | {"stores.s.msg.serde": "json"}, "s", tmp_path).__enter__()
-
-
 def test_a_base_that_is_no_engine_is_refused(subject, tmp_path):
     config = properties(subject, "samzapy.testing:OpenStore")
     with pytest.raises(
@@ -308,12 +303,6 @@ def test_facts_in_columns_leave_the_cells_that_the_facts_leave(tmp_path):
                 view.add_all({"a": [1], "b": ["x", "y"]})
             assert (view.roll_up("a"), view.roll_up("b", "a"), view.roll_up()) == found[-1]
     assert found[0] == found[1]
-
-
-def test_facts_without_measures_are_counted(tmp_path):
-    with open_store(properties(Cube()), "s", tmp_path) as opened:
-        opened.store.add_all({"a": [1, 1, 2], "b": ["x", "y", "x"]})
-        assert [cell.aggregate.count for cell in opened.store.roll_up("a")] == [2, 1]
 
 
 def test_a_timer_of_any_key_that_can_be_set_fires(tmp_path):

@@ -83,14 +83,6 @@ def test_every_call_ends_in_a_bounded_number_of_steps_and_finds_what_a_dictionar
     assert dict(cache.all()) == expected
 
 
-def test_a_batch_as_large_as_the_cache_lets_distinct_puts_go_on():
-    cache = cache_of(1000, 1000, 1000 // 64)
-    for number in range(5000):
-        cache.counted.expect(1000)
-        cache.put(f"k{number}", number)
-    assert cache.get("k0") == 0
-
-
 def test_reads_beside_a_nearly_dirty_cache_do_not_walk_over_it_at_each_miss():
     cache = cache_of(1000, 1000, 1000 // 64)
     for number in range(999):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import closing, nullcontext
-from pathlib import Path
 
 import pytest
 from rocksdict import Options, Rdict
@@ -16,7 +15,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import EnvironmentFailure, StoreError
+from samzapy.errors import StoreError
 from samzapy.storage.inspection import ChangelogReader, Selection, local_directories, read_files
 from samzapy.storage.local.directory import (
     download_of,
@@ -160,25 +159,6 @@ def test_a_store_whose_owner_flushes_at_each_attempt_to_read_it_is_read(tmp_path
     owner.close()
 
 
-def test_tables_that_compactions_remove_while_they_are_opened_are_read(tmp_path, monkeypatch):
-    factory, path = RocksDbStorageEngineFactory(), tmp_path / "s"
-    owner = factory.open(path, EngineSettings("s", {"rocksdb.compaction.level0.file.num.compaction.trigger": "1000"}))
-    commit = numbered(owner)
-    for _ in range(3):
-        commit()
-        owner.flush()
-    opened = Path.write_text
-
-    def compacted_before_the_last_file(file, *arguments):
-        if file.name == "CURRENT":
-            for table in path.glob("*.sst"):
-                table.rename(tmp_path / table.name)
-        return opened(file, *arguments)
-
-    monkeypatch.setattr(Path, "write_text", compacted_before_the_last_file)
-    assert_one_commit(factory, path)
-
-
 def test_a_write_ahead_log_that_a_flush_removes_meanwhile_leaves_no_gap(tmp_path, monkeypatch):
     factory = RocksDbStorageEngineFactory()
     owner = factory.open(tmp_path / "s", EngineSettings("s", {"rocksdb.wal.enabled": "true"}))
@@ -194,18 +174,6 @@ def test_a_write_ahead_log_that_a_flush_removes_meanwhile_leaves_no_gap(tmp_path
     at_each_listing(monkeypatch, tmp_path / "s", go_on, lambda: None)
     assert_one_commit(factory, tmp_path / "s")
     owner.close()
-
-
-def test_damage_that_a_reader_finds_is_not_noted_in_the_store(tmp_path):
-    factory = RocksDbStorageEngineFactory()
-    engine = factory.open(tmp_path / "s", EngineSettings("s"))
-    engine.write({b"a": b"1"}, b"m")
-    engine.close()
-    for table in (tmp_path / "s").glob("*.sst"):
-        table.write_bytes(bytes(table.stat().st_size))
-    with pytest.raises(StoreError):
-        factory.open(tmp_path / "s", EngineSettings("s"), read_only=True)
-    assert not (tmp_path / "s" / "samzapy.damage").exists()
 
 
 def test_a_reader_writes_nothing_into_the_directory_of_the_owner(tmp_path, monkeypatch):
@@ -279,12 +247,6 @@ def test_a_store_without_entries_takes_no_other_stores_place(tmp_path, numbers):
         assert found.empty == [path for path, number in zip(paths, numbers, strict=True) if number is None]
 
 
-def test_two_directories_of_one_partition_are_refused(tmp_path):
-    paths = [filled(tmp_path / name, 1) for name in "ab"]
-    with pytest.raises(EnvironmentFailure, match=f"^{paths[1]}: another directory has partition 1 of the store, too"):
-        read_files(STRINGS, paths, SYSTEM_CLOCK)
-
-
 def test_entries_without_a_marker_have_numbers_that_no_partition_has(tmp_path):
     for name in ("first", "last"):
         with closing(Rdict(str(tmp_path / name), Options(raw_mode=True))) as foreign:
@@ -324,12 +286,3 @@ def test_only_the_store_itself_is_read_from_the_folder_of_its_copies_and_of_what
     opened_once(path)
     opened_once(beside)
     assert local_directories("j-1", "s", tmp_path) == [path]
-
-
-@pytest.mark.parametrize("ending", BESIDE)
-def test_a_task_whose_stream_is_named_like_a_copy_is_read_as_every_other(tmp_path, ending):
-    tasks = [f"SystemStreamPartition [kafka, orders{dotted}, 0]" for dotted in ("", f".{ending}", f".{ending}-17")]
-    stores = [store_directory(tmp_path, "j-1", "s", task) for task in tasks]
-    for path in stores:
-        opened_once(path)
-    assert local_directories("j-1", "s", tmp_path) == sorted(stores)

@@ -6,11 +6,10 @@ import math
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from samzapy.errors import ConfigError, EnvironmentFailure, StoreRefused
-from samzapy.storage.views import HeapItem, Hit, Tokenizer, heap
+from samzapy.storage.views import HeapItem, Tokenizer
 from samzapy.storage.views.inverted_index import AllOf, AnyOf, Phrase, WordTokenizer, parse
 from samzapy.storage.views.sketches import BloomSerde, HyperLogLogSerde, KllSerde, library
 from samzapy.testing import open_store
@@ -79,16 +78,6 @@ def test_a_view_whose_entries_belong_together_refuses_to_lose_some_of_them(opene
         opened(factory, **keys, **{key: value})
 
 
-@pytest.mark.parametrize(("key", "value"), [("rocksdb_ttl_ms", "0"), ("drop_large_messages", "false")])
-def test_a_view_takes_a_key_that_loses_no_entry(opened, key, value):
-    opened("heap", **{key: value}).store.push("a", 1)
-
-
-@pytest.mark.parametrize("factory", ["bloom", "hyperloglog", "quantiles"])
-def test_a_sketch_stands_alone_so_it_may_expire(opened, factory):
-    opened(factory, rocksdb_ttl_ms="60000", drop_large_messages="true").store.add("k", "1" if factory == "bloom" else 1)
-
-
 @pytest.mark.parametrize(("factory", "package"), [("bloom", "rbloom"), ("quantiles", "datasketches")])
 def test_a_sketch_without_its_package_says_what_to_install(opened, monkeypatch, factory, package):
     monkeypatch.setitem(sys.modules, package, None)
@@ -125,13 +114,6 @@ def test_a_heap_takes_nothing_out_up_to_what_is_no_number(opened, order, bound):
         assert heap.size() == len(items)
     heap.clear()
     assert heap.size() == 0
-
-
-@pytest.mark.parametrize("bound", [np.float64(1.5), np.int64(1), 1, 2**70, math.inf])
-def test_a_heap_takes_out_everything_up_to_any_number(opened, bound):
-    heap = opened("heap", heap_order="lowest").store
-    heap.push_all(["a", "b"], [0, 1])
-    assert [each.item for each in heap.pop_through(bound)] == ["a", "b"]
 
 
 def test_a_batch_of_pushes_with_one_that_is_refused_changes_nothing(opened):
@@ -178,17 +160,6 @@ def test_a_batch_of_timers_with_one_that_is_refused_sets_none(opened):
     assert timers.time_of("a") is None
 
 
-def test_a_full_heap_writes_nothing_for_what_it_does_not_keep(opened):
-    store = opened("heap", heap_size="2")
-    for number in range(10):
-        store.store.push(f"n{number}", number)
-    store.commit()
-    before = len(store.changelog())
-    assert not any(store.store.push(f"m{number}", number) for number in range(8))
-    store.commit()
-    assert len(store.changelog()) == before
-
-
 def test_a_heap_that_is_made_smaller_drops_its_worst_items_at_the_next_push(opened):
     store = opened("heap", heap_size="5")
     for number in range(5):
@@ -200,25 +171,6 @@ def test_a_heap_that_is_made_smaller_drops_its_worst_items_at_the_next_push(open
     assert [each.item for each in smaller.store.top(9)] == ["best", 4]
     assert smaller.store.size() == 2
     assert smaller.store.score(3) is None
-
-
-def test_a_nearly_sorted_stream_comes_out_sorted_and_a_commit_sends_the_changed_blocks_only(opened, monkeypatch):
-    monkeypatch.setattr(heap, "BLOCK_ITEMS", 16)
-    store = opened("heap", heap_order="lowest")
-    times = [at + shift for at in range(0, 600, 3) for shift in (7, 0, 11)]
-    out = []
-    for number, at in enumerate(times):
-        store.store.push([at, number], at)
-        out += [each.score for each in store.store.pop_through(at - 20)]
-    out += [each.score for each in store.store.pop_through(math.inf)]
-    assert out == sorted(times)
-    for number in range(1_000):
-        store.store.push(number, number)
-    store.commit()
-    before = len(store.changelog())
-    store.store.push("in between", 500.5)
-    store.commit()
-    assert len(store.changelog()) - before <= 5
 
 
 def test_a_repeated_item_costs_a_sketch_no_changelog_record(opened):
@@ -267,17 +219,6 @@ def test_sketches_refuse_what_they_cannot_take(opened):
         quantiles.add("k", 10**400)
 
 
-def test_the_empty_text_is_an_item_like_any_other(opened):
-    distinct = opened("hyperloglog").store
-    assert distinct.add("k", "")
-    assert not distinct.add("k", "")
-    distinct.add_each(["k", "k", "other", "zero"], ["", "a", "", 0])
-    assert [round(distinct.estimate(key)) for key in ("k", "other", "zero")] == [2, 1, 1]
-    bloom = opened("bloom").store
-    assert bloom.add("k", "")
-    assert bloom.might_contain("k", "")
-
-
 @pytest.mark.parametrize(
     ("factory", "serde", "items", "refused"),
     [
@@ -303,15 +244,6 @@ def test_a_batch_of_items_with_one_that_is_refused_changes_no_sketch(opened, fac
 def sketch_bytes(opened, serde):
     """Of each key, the sketch that the cache holds."""
     return {key: serde.to_bytes(sketch) for key, sketch in opened.stores.stores["s"].get_all(["a", "b"]).items()}
-
-
-@pytest.mark.parametrize("text", ["a\ud800", "\udfff"])
-def test_a_text_that_no_encoding_knows_is_not_counted(opened, text):
-    distinct = opened("hyperloglog").store
-    with pytest.raises(StoreRefused, match=r"store 's': item '.*' cannot be counted: .* surrogates not allowed"):
-        distinct.add("k", text)
-    assert distinct.add("k", "\u00e9\U0001f600")
-    assert round(distinct.estimate("k")) == 1
 
 
 @pytest.mark.parametrize(
@@ -379,13 +311,6 @@ def test_a_tokenizer_of_ones_own_makes_terms_and_queries(opened):
     assert len(index) == 2
 
 
-def test_equally_good_hits_are_in_the_order_of_their_ids(opened):
-    index = opened("inverted-index").store
-    for document in ("b", "c", "a"):
-        index.add(document, "same words")
-    assert [type(hit) is Hit and hit.document for hit in index.search("words", 2)] == ["a", "b"]
-
-
 def test_a_cube_refuses_facts_and_questions_that_it_has_no_place_for(opened):
     store = opened("cube", cube_dimensions="a,b", cube_measures="m", cube_rollups="a")
     cube = store.store
@@ -410,21 +335,6 @@ def test_a_cube_that_was_rolled_up_otherwise_is_not_continued(opened):
     other.stores.stores["s"].put_all(entries)
     with pytest.raises(ConfigError, match=r"stores.s.cube.rollups: the store holds facts with .*another changelog"):
         other.stores.as_seen(other.stores.stores)
-
-
-def test_the_list_of_a_heaps_blocks_stays_small_however_large_its_items_are(opened, monkeypatch):
-    monkeypatch.setattr(heap, "BLOCK_ITEMS", 2)
-    store = opened("heap")
-    items = [f"{'x' * 1_000}{number:03}" for number in range(100)]
-    for number, item in enumerate(items):
-        store.store.push(item, number, "by score")
-        store.store.push(f"{number:03}{item}", 1, "by item")
-    store.commit()
-    directories = {key: len(value) for key, value in store.changelog() if key.startswith(b"d")}
-    assert len(directories) == 2
-    assert max(directories.values()) < 1_500
-    assert [each.item for each in store.store.top(100, "by score")] == items[::-1]
-    assert store.store.pop("by item").item == f"099{items[99]}"
 
 
 def test_optional_libraries_are_not_imported_before_a_store_needs_them():

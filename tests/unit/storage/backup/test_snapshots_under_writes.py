@@ -101,29 +101,6 @@ def test_a_snapshot_is_due_after_a_while_if_the_store_has_changed(tmp_path, plac
     engine.close()
 
 
-def test_a_system_without_threads_costs_a_snapshot_and_nothing_else(tmp_path, place, monkeypatch, caplog):
-    engine = FACTORY.open(tmp_path / "store", SETTINGS)
-    engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
-    marker = Marker(IDENTITY, 1, 1).to_bytes()
-    config = BackupConfig("", interval_ms=0)
-    backup = StoreBackup(engine.checkpoint, tmp_path / "store", lambda _: marker, lambda: place, config, SYSTEM_CLOCK)
-
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
-        backup.committed()
-        backup.settle()
-    assert backup.metrics()["snapshot-failures"] == 1
-    assert "No snapshot of" in caplog.text
-    backup.committed()
-    backup.settle()
-    assert len(place.indexes()) == 1
-    backup.close()
-    engine.close()
-
-
 def test_the_checkpoint_that_a_killed_process_has_left_is_deleted_whatever_the_tasks_name(tmp_path, place):
     path = tmp_path / "SystemStreamPartition_[kafka,_orders,_0]"
     engine = FACTORY.open(path, SETTINGS)

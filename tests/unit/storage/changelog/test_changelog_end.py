@@ -73,20 +73,6 @@ def test_a_record_behind_the_own_ones_in_their_open_transaction_is_found_by_the_
         log.end.sent(last=log.range().upcoming - 1, count=2)
 
 
-def test_own_records_without_a_gap_and_the_end_of_their_transaction_are_expected(log):
-    log.write(3)
-    log.end.sent(last=2, count=3)
-    log.end.committed(marker_offsets=1)
-    assert log.end.end == 4
-    log.abort()
-    log.end.check(log.range())
-    log.write(1)
-    last = log.range().upcoming - 1
-    log.end.sent(last, 1)
-    log.end.committed(marker_offsets=0)
-    assert log.end.end == last + 1
-
-
 def test_what_stands_in_the_place_of_the_expected_control_record_is_looked_at(log):
     log.write(1)
     log.end.sent(last=0, count=1)

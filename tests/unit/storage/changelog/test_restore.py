@@ -1,6 +1,5 @@
 """Stores read back from changelogs of every shape."""
 
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings, change_columns
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
+from samzapy.errors import EnvironmentFailure, RestoreError
 from samzapy.storage import store as store_module
 from samzapy.storage.changelog import gathering
 from samzapy.storage.changelog import restore as restore_module
@@ -84,13 +83,6 @@ def test_the_last_value_of_a_key_wins_over_many_chunks(system):
     assert (marker.changelog_offset, marker.time_ms) == (999, 5_000)
 
 
-def test_progress_is_told_up_to_the_end(system):
-    logged(system, [(b"k", b"v")] * 10)
-    told = []
-    restored(system, start=4, progress=lambda *step: told.append(step))
-    assert told[-1] == ("s", 6, 6)
-
-
 def test_a_store_is_as_old_as_the_beginning_of_its_restore(system):
     logged(system, [(b"k%d" % n, b"v") for n in range(10)])
     clock = ManualClock(wall_ms=5_000)
@@ -147,21 +139,6 @@ def test_a_long_changelog_is_sorted_on_the_way(system, tmp_path):
     assert Marker.from_bytes(engine.marker()).changelog_offset == 11_999
     assert restore.records == 11_900
     engine.close()
-
-
-@pytest.mark.usefixtures("sorted_from_the_first_record")
-def test_a_record_without_a_key_in_a_long_changelog_is_named(tmp_path):
-    engine = RocksDbStorageEngineFactory().open(tmp_path / "store", EngineSettings("s"))
-    restore = StoreRestore(engine, IDENTITY, Tail(SSP, 0, 9))
-    with pytest.raises(RestoreError, match=r"log\.s\[0\]@4: changelog record without a key"):
-        restore.add(RecordBatch(SSP, [3, 4], [b"a", None], [b"1", b"1"], [1, 1]))
-    engine.close()
-
-
-def test_a_truncated_changelog_is_read_from_its_oldest_record(system):
-    logged(system, [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
-    system.admin.delete_records(SSP, 2)
-    assert restored(system)[0] == {b"c": b"3"}
 
 
 def test_records_beyond_the_bound_are_left_out():
@@ -221,11 +198,6 @@ def test_a_changelog_with_other_partitions_than_tasks_is_refused(system):
     ensure_changelog(system.admin, store_config(), 3)
     with pytest.raises(EnvironmentFailure, match="changelog s has 3 partitions, job has 4 tasks"):
         ensure_changelog(system.admin, store_config(), 4)
-
-
-def test_a_changelog_is_never_configured_to_forget(system):
-    with pytest.raises(ConfigError, match="must be compact"):
-        ensure_changelog(system.admin, store_config(changelog_properties={"cleanup.policy": "delete"}), 1)
 
 
 DAMAGED = SystemStreamPartition("log", "s", 3)
@@ -354,15 +326,6 @@ def test_a_kill_costs_no_more_time_than_changes_may_be_unflushed(tmp_path: Path)
         assert (opened.restored.source, opened.restored.records) == ("local store", 0)
 
 
-def test_what_was_restored_need_not_be_restored_again(tmp_path: Path):
-    with open_store(JOB, "s", tmp_path, ManualClock()) as opened:
-        commit_each(opened, 0, 10)
-        opened.crash()
-        assert opened.restored.records == 10
-        opened.crash()
-        assert (opened.restored.source, opened.restored.records) == ("local store", 0)
-
-
 def test_many_stores_of_a_container_share_the_memory_of_a_restore():
     written = []
 
@@ -379,14 +342,3 @@ def test_many_stores_of_a_container_share_the_memory_of_a_restore():
             restore.add(RecordBatch(SSP, offsets, keys[first : first + 10], [b"v" * 60] * 10, [1] * 10))
     assert len(written) > 4
     assert written[-1] > 2 * written[0]
-
-
-@pytest.mark.parametrize("few", [1, 100_000])
-def test_the_bytes_of_every_record_read_are_counted(system, tmp_path, monkeypatch, few):
-    monkeypatch.setattr(restore_module, "_FEW", few)
-    logged(system, [(b"k%d" % (n % 7), b"%03d" % n if n % 5 else None) for n in range(1_000)])
-    for name, factory in (("m", InMemoryStorageEngineFactory()), ("r", RocksDbStorageEngineFactory())):
-        with closing(factory.open(tmp_path / name, EngineSettings("s"))) as engine:
-            restore = StoreRestore(engine, IDENTITY, Tail(SSP, 0, 1_000), 2_000)
-            read = run_restores([restore], system.consumer(), SteppingClock())[SSP]
-        assert (read.records, read.bytes) == (1_000, 2 * 1_000 + 3 * 800)

@@ -18,7 +18,6 @@ from samzapy.storage.local.files import is_empty
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.memory import MemoryCluster, MemorySystemFactory
-from samzapy.testing import ManualClock
 
 RECORDS = 1_000
 POLLED = 100
@@ -87,47 +86,6 @@ def test_stores_are_finished_side_by_side(log):
     for number, engine in enumerate(engines):
         assert engine.get(b"k999") == b"%d" % number
         assert Marker.from_bytes(engine.marker()).changelog_offset == RECORDS - 1
-
-
-def test_stores_whose_finish_takes_long_are_a_warning_and_no_failure(log, caplog):
-    finishing, go_on, clock = threading.Semaphore(0), threading.Event(), ManualClock()
-
-    class Slow(InMemoryEngine):
-        def load(self, changes, marker):
-            finishing.release()
-            assert go_on.wait(LONG_S)
-            super().load(changes, marker)
-
-    begun = []
-
-    def should_stop():
-        begun.extend(iter(lambda: finishing.acquire(blocking=False) or None, None))
-        if len(begun) == 2:
-            clock.advance(61)
-        if len(caplog.messages) == 2:
-            go_on.set()
-        return False
-
-    read = log(2).run([Slow("s"), Slow("s")], should_stop=should_stop, clock=clock)
-    assert [found.records for found in read.values()] == [RECORDS, RECORDS]
-    assert "s, s: sorting and writing what was restored takes more than 61 s" in caplog.messages
-
-
-def test_a_store_is_finished_while_another_is_still_read(log):
-    finishing, read_on = threading.Event(), threading.Event()
-
-    class Slow(InMemoryEngine):
-        def load(self, changes, marker):
-            finishing.set()
-            assert read_on.wait(LONG_S)
-            super().load(changes, marker)
-
-    def on_progress(name, done, total):
-        if done == total == RECORDS:
-            assert finishing.wait(LONG_S)
-            read_on.set()
-
-    assert len(log(2).run([Slow("s"), InMemoryEngine("s")], bounds=[10, RECORDS], on_progress=on_progress)) == 2
 
 
 def test_stores_that_are_restored_together_stay_within_the_memory_of_one(log, monkeypatch):

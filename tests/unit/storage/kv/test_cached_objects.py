@@ -72,89 +72,12 @@ def test_a_value_in_use_is_neither_evicted_nor_serialized_again_and_again(stack_
     assert 180 <= values.written <= 201
 
 
-def test_what_is_read_once_makes_room_before_what_is_read_again(stack_of):
-    stack, values = stack_of(object_cache_size=20, write_batch_size=10)
-    stack.store.put_all({f"k{number}": number for number in range(200)})
-    stack.store.flush()
-    wanted = [f"k{number}" for number in range(10)]
-    for number in range(10, 200):
-        assert stack.store.get_all(wanted) == {key: int(key[1:]) for key in wanted}
-        assert stack.store.get(f"k{number}") == number
-    # Once each, and some again at the beginning; in the order of their arrival it would be 100 more.
-    assert values.read <= 210
-
-
-def test_reads_do_not_serialize_what_may_stay(stack_of):
-    stack, values = stack_of(object_cache_size=20, write_batch_size=10)
-    for number in range(9):
-        stack.store.put(f"k{number}", number)
-    for number in range(100):
-        assert stack.store.get(f"absent{number}") is None
-    assert values.written == 0
-    assert [stack.store.get(f"k{number}") for number in range(9)] == list(range(9))
-    assert values.read == 0
-
-
-@pytest.mark.parametrize(("cache", "batch"), [(1, 1), (2, 1), (7, 3), (7, 7)])
-def test_a_cache_never_holds_more_than_its_size(stack_of, cache, batch):
-    stack, _ = stack_of(object_cache_size=cache, write_batch_size=batch)
-    store, expected = stack.store, {}
-
-    def held():
-        return stack.store.metrics()["cached-entries"]
-
-    for number in range(50):
-        put, read, deleted = f"k{number % 11}", f"k{number % 13}", f"k{number % 5}"
-        store.put(put, number)
-        expected[put] = number
-        assert held() <= cache
-        assert store.get(read) == expected.get(read)
-        assert held() <= cache
-        store.delete(deleted)
-        expected.pop(deleted, None)
-        wanted = [f"k{key}" for key in range(number % 12)]
-        assert store.get_all(wanted) == {key: expected.get(key) for key in wanted}
-        assert held() <= cache
-
-
-def test_the_oldest_clean_value_goes_when_the_cache_is_full_for_the_first_time(stack_of):
-    stack, values = stack_of(object_cache_size=3, write_batch_size=3)
-    stack.store.put_all({"a": 1, "b": 2, "c": 3})
-    stack.store.flush()
-    stack.store.get("other")
-    assert [stack.store.get("b"), stack.store.get("c"), values.read] == [2, 3, 0]
-    assert [stack.store.get("a"), values.read] == [1, 1]
-
-
-def test_the_least_recently_used_clean_value_goes_first_from_then_on(stack_of):
-    stack, values = stack_of(object_cache_size=3, write_batch_size=3)
-    stack.store.put_all({"first": 0, "a": 1, "b": 2})
-    stack.store.flush()
-    stack.store.get("other")
-    stack.store.get("a")
-    stack.store.get("another")
-    assert [stack.store.get("a"), stack.store.get("other"), values.read] == [1, None, 0]
-    assert [stack.store.get("b"), values.read] == [2, 1]
-
-
 def test_a_cache_with_room_keeps_no_more_than_so_many_values_unserialized(stack_of):
     stack, values = stack_of(object_cache_size=2 * MOST_DIRTY)
     for number in range(MOST_DIRTY):
         stack.store.put(f"k{number}", number)
     assert MOST_DIRTY <= values.written < 1.02 * MOST_DIRTY, "some are serialized to learn their size"
     assert stack.store.metrics()["dirty-entries"] == 0
-
-
-def test_a_key_that_is_put_again_moves_behind_the_others_of_its_commit(stack_of):
-    stack, _ = stack_of()
-    for key in ("a", "b", "c", "a"):
-        stack.store.put(key, key)
-    stack.store.delete("b")
-    stack.store.flush()
-    assert list(stack.uncommitted.changes) == [b"c", b"a", b"b"]
-    stack.store.put("c", "again")
-    stack.store.flush()
-    assert list(stack.uncommitted.changes) == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize("size", [100, None])
@@ -209,21 +132,3 @@ def test_a_full_cache_drops_what_has_come_and_gone_instead_of_serializing_it(sta
     stack.store.flush()
     assert (stack.uncommitted.changes, values.written) == ({}, 0)
     assert stack.store.metrics()["cached-entries"] <= 20
-
-
-def test_puts_are_counted_without_the_deletions(stack_of):
-    stack, _ = stack_of()
-    stack.store.put("a", 1)
-    stack.store.put("a", 2)
-    stack.store.delete("a")
-    metrics = stack.store.metrics()
-    assert (metrics["puts"], metrics["deletes"]) == (2, 1)
-
-
-def test_what_a_full_cache_has_serialized_early_does_not_change_the_order_of_a_commit(stack_of):
-    stack, _ = stack_of(object_cache_size=20, write_batch_size=10)
-    for number in (*range(20), *range(5), 20):
-        stack.store.put(f"k{number}", number)
-    assert 0 < len(stack.uncommitted.changes) < 21
-    stack.store.flush()
-    assert list(stack.uncommitted.changes) == [f"k{number}".encode() for number in (*range(5, 20), *range(5), 20)]

@@ -68,15 +68,6 @@ def test_an_entry_is_unreadable_at_once_when_its_time_is_over(opened, clock, com
     assert seen(opened.store, "a") == [None] * 6
 
 
-def test_a_put_begins_a_new_life(opened, clock):
-    opened.store.put("a", 1)
-    clock.advance((HOUR - 1) / 1000)
-    opened.store.put("a", 2)
-    opened.commit()
-    clock.advance((HOUR - 1) / 1000)
-    assert seen(opened.store, "a") == [2] * 6
-
-
 def test_an_entry_expires_under_an_open_snapshot(opened, clock):
     opened.store.put("a", 1)
     with opened.store.snapshot("a", "b") as snapshot:
@@ -100,19 +91,6 @@ def test_a_restore_neither_revives_nor_prolongs(opened, clock):
     assert everything(opened.store) == []
 
 
-def test_a_crash_between_changelog_and_engine_changes_no_life(opened, clock):
-    opened.store.put("a", 1)
-    put_at = clock.wall_ms()
-    clock.advance((60_000) / 1000)
-    opened.send_changes()
-    opened.crash()
-    assert everything(opened.store) == [("a", 1)]
-    clock.set_wall(put_at + HOUR - 1)
-    assert opened.store.get("a") == 1
-    clock.advance((1) / 1000)
-    assert opened.store.get("a") is None
-
-
 def test_the_changelog_holds_the_users_bytes_and_the_times_of_the_puts(opened, clock):
     opened.store.put("a", {"n": 1})
     put_at = clock.wall_ms()
@@ -124,11 +102,6 @@ def test_the_changelog_holds_the_users_bytes_and_the_times_of_the_puts(opened, c
     admin = opened._changelogs.admin
     assert admin.offsets_at([ssp], put_at) == {ssp: 0}
     assert admin.offsets_at([ssp], put_at + 1) == {ssp: 1}
-
-
-def test_a_changelog_that_the_job_makes_keeps_records_as_long_as_entries_live(opened):
-    topic = opened._changelogs.admin.describe("s-log").config
-    assert (topic["cleanup.policy"], topic["retention.ms"]) == ("delete", str(HOUR))
 
 
 def test_what_has_expired_leaves_the_engine(tmp_path, clock, engine):
@@ -155,11 +128,3 @@ def test_a_local_store_from_before_the_key_was_set_is_rebuilt(tmp_path, clock):
     with open_store(job(**{"rocksdb.ttl.ms": str(HOUR)}), "s", tmp_path / "state", clock, changelogs) as opened:
         assert "lack the times of their puts (rocksdb.ttl.ms)" in opened.restored.reason
         assert opened.store.get("a") == 1
-
-
-def test_a_store_without_a_changelog_expires_too(tmp_path, clock):
-    with open_store(job(changelog=None, **{"rocksdb.ttl.ms": str(HOUR)}), "s", tmp_path, clock) as opened:
-        opened.store.put("a", 1)
-        opened.commit()
-        clock.advance((HOUR) / 1000)
-        assert seen(opened.store, "a") == [None] * 6

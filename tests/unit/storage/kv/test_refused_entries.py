@@ -1,7 +1,6 @@
 """What a store says of a key or value that its serde does not take, whatever the layers of the store."""
 
 import math
-from dataclasses import dataclass
 
 import pytest
 
@@ -28,16 +27,6 @@ LAYERS = {
     "expiring": {"stores.s.rocksdb.ttl.ms": "60000"},
     "measured": {"stores.s.disallow.large.messages": "true"},
 }
-
-
-@dataclass
-class Reading:
-    value: float
-
-
-@dataclass(slots=True)
-class SlottedReading:
-    value: float
 
 
 def put_and_serialize(store, value):
@@ -82,23 +71,6 @@ def test_a_number_that_json_does_not_have_is_named_with_its_key(layers, value, t
         opened.commit()
         opened.crash()
         assert opened.store.get_all(["a", "b", "c"]) == {"a": None, "b": [None, 1.5, "null"], "c": "null"}
-
-
-@pytest.mark.parametrize("kind", [Reading, SlottedReading])
-def test_a_number_that_json_does_not_have_is_found_in_objects_of_a_class(kind, tmp_path):
-    job = JOB | {"stores.s.msg.serde": "json", "stores.s.msg.type": f"{__name__}:{kind.__name__}"}
-    with open_store(job, "s", tmp_path) as opened:
-        put_and_serialize(opened.store, kind(1.5))
-        with pytest.raises(SerdeError, match="store 's': value of key 'a': json has no nan"):
-            put_and_serialize(opened.store, kind(math.nan))
-
-
-def test_msgpack_keeps_every_float(tmp_path):
-    with open_store(JOB | LOGGED | {"stores.s.msg.serde": "msgpack"}, "s", tmp_path) as opened:
-        opened.store.put("a", [math.nan, math.inf])
-        opened.commit()
-        opened.crash()
-        assert math.isnan(opened.store.get("a")[0])
 
 
 @pytest.mark.parametrize("layers", LAYERS)

@@ -2,9 +2,7 @@
 
 import pytest
 
-from samzapy.api.engine import EngineSettings
 from samzapy.errors import StoreError, StoreRefused
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.testing import open_store
 
 
@@ -49,12 +47,6 @@ def test_a_large_value_is_left_out_and_counted_and_never_seen(tmp_path, cache):
         assert opened.stores.metrics()["s.ignored-large-messages"] == 2
 
 
-def test_refusing_counts_before_dropping(tmp_path):
-    keys = job(disallow_large_messages="true", drop_large_messages="true", **LIMIT)
-    with open_store(keys, "s", tmp_path) as opened, pytest.raises(StoreRefused):
-        opened.store.put("a", "123456789")
-
-
 def test_a_record_that_the_changelog_does_not_take_is_large(tmp_path):
     # 100 bytes, and 128 for what a system counts beside key and value.
     keys = job(drop_large_messages="true", changelog_max_message_bytes="228")
@@ -82,15 +74,6 @@ def test_an_object_changed_after_its_put_is_named(tmp_path):
         counts["n"] = 2
         with pytest.raises(StoreError, match="key 'a' was changed without a put"):
             opened.commit()
-
-
-def test_a_second_get_does_not_hide_a_change(tmp_path):
-    with open_store(job(object_cache_check="true"), "s", tmp_path) as opened:
-        opened.store.put("a", [1])
-        opened.store.get("a").append(2)
-        assert opened.store.get_all(["a"]) == {"a": [1, 2]}
-        with pytest.raises(StoreError, match="key 'a'"):
-            opened.store.flush()
 
 
 def test_a_change_that_is_put_is_saved_and_not_complained_of(tmp_path):
@@ -127,36 +110,3 @@ def test_with_a_write_ahead_log_a_crash_leaves_nothing_to_replay(tmp_path):
             opened.crash()
             assert opened.restored.source == source
             assert opened.store.get("a") == 1
-
-
-def test_a_fifo_store_forgets_oldest_first_and_keeps_its_marker(tmp_path):
-    settings = EngineSettings("s", {"rocksdb.compaction.style": "fifo", "container.write.buffer.size.bytes": "65536"})
-    factory = RocksDbStorageEngineFactory()
-    engine = factory.open(tmp_path / "s", settings)
-    for number in range(200):
-        engine.write({b"%06d" % number: bytes(2_000)}, b"marker-%d" % number)
-    engine.write({b"%06d" % 0: None}, b"last")
-    engine.close()
-    engine = factory.open(tmp_path / "s", settings)
-    assert engine.marker() == b"last"
-    assert engine.get(b"%06d" % 0) is None
-    assert engine.get(b"%06d" % 199) == bytes(2_000)
-    engine.close()
-
-
-def test_further_properties_of_rocksdb_are_published_beside_the_usual_ones(tmp_path):
-    keys = job() | {"stores.s.rocksdb.metrics.list": "rocksdb.num-live-versions, estimate-live-data-size, no.such"}
-    with open_store(keys, "s", tmp_path) as opened:
-        opened.store.put("a", 1)
-        opened.commit()
-        metrics = opened.stores.metrics()
-        assert metrics["s.num-live-versions"] >= 1
-        assert "s.estimate-live-data-size" in metrics
-        for usual in (
-            "estimate-table-readers-mem",
-            "cur-size-active-mem-table",
-            "cur-size-all-mem-tables",
-            "size-all-mem-tables",
-            "estimate-num-keys",
-        ):
-            assert f"s.{usual}" in metrics

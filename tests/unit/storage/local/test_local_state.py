@@ -12,7 +12,7 @@ from rigs.store_rig import local_files
 from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
-from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreDiskFailed, StoreError, StoreLocked
+from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
 from samzapy.storage.local.directory import set_aside, set_asides, standbys_beside, store_directory
 from samzapy.storage.local.files import is_empty
 from samzapy.storage.local.marker import Marker, StoreIdentity
@@ -48,10 +48,6 @@ def test_the_directory_is_private_and_named_after_job_store_and_task(stores):
     path = stores.path
     for part in (path, path.parent, path.parent.parent):
         assert stat.S_IMODE(part.stat().st_mode) == 0o700
-
-
-def test_a_job_whose_id_has_a_hyphen_has_a_directory(tmp_path):
-    assert store_directory(tmp_path, "count-run~7", "s", "Partition 0").parent.parent.name == "count-run~7"
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "", "a\0b", "é", "a" * 201])
@@ -141,13 +137,6 @@ def test_a_directory_without_any_data_is_used(stores, opening, caplog):
     OPENINGS[opening](stores).close()
     assert set_asides(directory(stores)) == []
     assert caplog.messages == []
-
-
-def test_a_damaged_store_that_would_start_empty_is_set_aside(stores):
-    filled(stores)
-    next(directory(stores).glob("MANIFEST-*")).unlink()
-    stores.open_empty().engine.close()
-    assert [path.name for path in set_asides(directory(stores))] == ["Partition_0.corrupt-17"]
 
 
 def snapshot_at(marker):
@@ -373,13 +362,6 @@ def test_after_a_kill_data_and_marker_are_of_the_same_commit(stores, wal):
     assert reached > 0
 
 
-def test_a_directory_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreDiskFailed, match="cannot make the store's directory") as refused:
-        FACTORY.open(tmp_path / "file" / "s", SETTINGS)
-    assert refused.value.exit_code == 3
-
-
 @pytest.mark.parametrize("name", ["CURRENT", "MANIFEST-*"])
 def test_a_folder_in_the_place_of_a_file_is_damage(tmp_path, name):
     engine = FACTORY.open(tmp_path / "s", SETTINGS)
@@ -434,24 +416,3 @@ def test_a_store_is_opened_again_with_the_options_of_today(tmp_path):
         engine = FACTORY.open(tmp_path / "s", EngineSettings("s", {"container.write.buffer.size.bytes": size}))
         engine.close()
     assert "Options.write_buffer_size: 65536" in " ".join((tmp_path / "s" / "LOG").read_text().split())
-
-
-def test_the_tasks_of_a_container_share_one_block_cache(tmp_path):
-    factory = RocksDbStorageEngineFactory()
-    engines = [factory.open(tmp_path / str(n), EngineSettings("s", tasks_in_container=2)) for n in range(2)]
-    engines[0].write({b"%06d" % n: b"v" * 100 for n in range(20_000)}, b"m")
-    engines[0].flush()
-    for n in range(20_000):
-        engines[0].get(b"%06d" % n)
-    usage = [engine.metrics()["block-cache-usage"] for engine in engines]
-    assert usage[0] == usage[1] > 1_000_000
-    for engine in engines:
-        engine.close()
-
-
-def test_further_properties_are_published_when_listed(tmp_path):
-    properties = {"rocksdb.metrics.list": "rocksdb.num-immutable-mem-table, num-running-flushes,no-such-property"}
-    engine = FACTORY.open(tmp_path / "s", EngineSettings("s", properties))
-    assert {"num-immutable-mem-table", "num-running-flushes"} < set(engine.metrics())
-    assert "no-such-property" not in engine.metrics()
-    engine.close()

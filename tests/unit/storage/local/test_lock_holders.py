@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from samzapy.api.engine import EngineSettings
-from samzapy.errors import StoreCorrupted, StoreLocked
+from samzapy.errors import StoreLocked
 from samzapy.storage.local.directory import locking_pid
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.storage.rocksdb.ownership import OPENING, translated
 
 #: Locks a file as RocksDB does, says so, and waits for the end of its input.
@@ -77,9 +75,3 @@ def test_only_a_lock_that_is_held_is_waited_for_and_every_other_failure_is_told(
     failure = translated(Exception(f"IO error: {text.format(tmp_path)}"), tmp_path, OPENING)
     assert isinstance(failure, StoreLocked) == locked
     assert (text.format(tmp_path) in str(failure)) != locked
-
-
-def test_a_folder_in_the_place_of_the_lock_is_damage(tmp_path):
-    (tmp_path / "LOCK").mkdir()
-    with pytest.raises(StoreCorrupted, match=r"opening: IO error: .*/LOCK: Is a directory"):
-        RocksDbStorageEngineFactory().open(tmp_path, EngineSettings("s"))

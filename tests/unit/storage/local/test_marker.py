@@ -30,11 +30,6 @@ def test_a_marker_survives_its_bytes():
     assert Marker.from_bytes(written.to_bytes()) == written
 
 
-def test_a_marker_says_what_entries_are_written_with_and_how_long_deletions_were_kept():
-    written = Marker(replace(MINE, key_serde="string", msg_serde="json", deletions_kept_ms=0), 7, 123)
-    assert Marker.from_bytes(written.to_bytes()) == written
-
-
 #: As versions wrote it that knew neither serdes nor how long deletions were kept.
 BEFORE = (
     b'{"format":1,"job":"job-1","store":"s","partition":3,"topic_id":"topic","stamped":false,"changelog_offset":7,'
@@ -63,10 +58,6 @@ def test_what_is_no_marker_is_refused(data):
 @pytest.mark.parametrize("offset", [4, 5, 50, 99])
 def test_a_young_store_inside_its_changelog_is_used(offset):
     assert refusal(marker(offset), MINE, LOG, DAY_MS, NOW) is None
-
-
-def test_a_store_of_an_empty_changelog_is_used():
-    assert refusal(marker(-1), MINE, OffsetRange(0, 0), DAY_MS, NOW) is None
 
 
 @pytest.mark.parametrize(

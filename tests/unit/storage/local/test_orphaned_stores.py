@@ -71,21 +71,6 @@ def test_a_store_that_somebody_has_open_stays_however_old(made, tmp_path):
     assert sweep(tmp_path) == ["Partition_1"]
 
 
-def test_old_copies_of_standbys_and_refused_stores_go_too(made, tmp_path):
-    made("Partition_1.standby-1", days=8)
-    made(f"Partition_2.stale-{NOW_MS - 8 * DAY_MS}", days=8)
-    made(f"Partition_3.corrupt-{NOW_MS - DAY_MS}", days=8)
-    assert len(sweep(tmp_path)) == 2
-    assert names(tmp_path) == [f"Partition_1.standby-1.orphaned-{NOW_MS}", f"Partition_3.corrupt-{NOW_MS - DAY_MS}"]
-
-
-def test_a_store_that_another_writer_has_written_to_goes_with_its_age(made, tmp_path):
-    made(f"Partition_1.foreign-{NOW_MS - 8 * DAY_MS}", days=8)
-    young = made(f"Partition_2.foreign-{NOW_MS - DAY_MS}", days=8)
-    assert sweep(tmp_path) == [f"Partition_1.foreign-{NOW_MS - 8 * DAY_MS}"]
-    assert names(tmp_path) == [young.name]
-
-
 def test_the_files_of_snapshots_that_a_killed_process_has_left_go_also_those_of_current_tasks(made, tmp_path):
     old, young = (new_checkpoint(tmp_path / task).name for task in ("Partition_1", "Partition_3"))
     for name, days in [(old, 8), ("Partition_2.downloading", 8), (young, 6)]:
@@ -136,12 +121,3 @@ def test_nothing_is_touched_without_an_age_or_outside_of_the_jobs_own_folder(mad
     assert sweep(tmp_path, ttl_ms=-1) == []
     assert sweep_orphans(tmp_path, "another-1", (), 0, NOW_MS) == []
     assert names(tmp_path) == ["Partition_1"]
-
-
-def test_what_is_no_store_and_what_is_a_link_stays(made, tmp_path):
-    kept = made("Partition_1", days=30, store="elsewhere")
-    folder = tmp_path / "job-1" / "counts"
-    (folder / "notes").mkdir(parents=True)
-    (folder / "link").symlink_to(kept)
-    os.utime(folder / "notes", (0, 0))
-    assert sweep(tmp_path, "Partition 1") == []

@@ -6,13 +6,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs.typed_views import ModelView, NamedVisits, Place, TupleView, Visits, VisitsSince
+from jobs.typed_views import Place, Visits, VisitsSince
 
-from samzapy.api.engine import EngineSettings
 from samzapy.api.system import SystemSettings
-from samzapy.errors import ConfigError, SerdeError, StoreError
-from samzapy.storage.kv import InMemoryStorageEngineFactory
-from samzapy.storage.local.files import sample
+from samzapy.errors import ConfigError
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 
@@ -82,28 +79,6 @@ def test_a_class_that_cannot_read_what_the_store_holds_is_refused_at_the_start_i
         assert opened.store.get("ann") == Visits(1)
 
 
-def test_an_entry_that_does_not_fit_is_found_among_many_of_another_kind(opened_as):
-    with opened_as() as opened:
-        opened.store.put_all((f"user-{number:05}", {"count": "1"}) for number in range(3_000))
-        opened.store.put_all((f"visitor-{number:05}", {"count": 1}) for number in range(3_000))
-        opened.commit()
-    with pytest.raises(ConfigError, match="key 'visitor-"), opened_as(**NAMED):
-        pass
-
-
-@given(st.sets(st.binary(max_size=6), max_size=300))
-def test_a_sample_has_the_first_entries_and_one_after_each_kind_of_key(keys):
-    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
-    engine.write(dict.fromkeys(keys, b"v"), b"marker")
-    snapshot = engine.snapshot()
-    found = [key for key, _ in sample(snapshot)]
-    assert found[:64] == sorted(keys)[:64]
-    assert set(found) <= keys
-    if len(keys) > 64:
-        last = max(keys)
-        assert any(last[0] - key[0] <= 4 for key in found if key)
-
-
 def test_keys_of_a_class_are_found_again_in_their_order(opened_as):
     keys = {"stores.s.key.serde": "json", "stores.s.key.type": "jobs.typed_views:Place"}
     with opened_as(**keys, **VISITS) as opened:
@@ -117,61 +92,6 @@ def test_keys_of_a_class_are_found_again_in_their_order(opened_as):
     message = r"stores\.s\.key\.type: does not read .*Expected array, got object"
     with pytest.raises(ConfigError, match=message), opened_as(**keys, **VISITS):
         pass
-
-
-def test_a_tuple_is_a_key_too(opened_as):
-    with opened_as(**{"stores.s.key.serde": "msgpack", "stores.s.key.type": "jobs.typed_views:TupleView"}) as opened:
-        opened.store.put(TupleView("ann"), {"count": 1})
-        opened.commit()
-        opened.crash()
-        assert opened.store.get(TupleView("ann")) == {"count": 1}
-
-
-def test_a_cache_of_copies_hands_out_objects_that_are_its_own(opened_as):
-    with opened_as(**VISITS, **{"stores.s.object.cache.mode": "copy"}) as opened:
-        opened.store.put("ann", Visits(1))
-        opened.store.get("ann").count = 99
-        assert opened.store.get("ann") == Visits(1)
-
-
-def test_the_check_of_the_cache_finds_an_object_that_was_changed_and_not_put(opened_as):
-    with opened_as(**VISITS, **{"stores.s.object.cache.check": "true"}) as opened:
-        opened.store.put("ann", Visits(1))
-        opened.commit()
-        opened.store.get("ann").count = 99
-        with pytest.raises(StoreError, match="the value of key 'ann' was changed without a put"):
-            opened.commit()
-
-
-def test_objects_expire(opened_as):
-    clock = ManualClock()
-    keys = {**VISITS, "stores.s.rocksdb.ttl.ms": "1000"}
-    with opened_as(clock, **keys) as opened:
-        opened.store.put("ann", Visits(1))
-        opened.commit()
-        opened.crash()
-        assert opened.store.get("ann") == Visits(1)
-        clock.advance(2)
-        assert opened.store.get("ann") is None
-        opened.store.put("ann", Visits(1))
-        opened.commit()
-    with pytest.raises(ConfigError, match=r"key 'ann': \$\.count: Expected str"), opened_as(clock, **keys | NAMED):
-        pass
-
-
-def test_an_object_that_is_too_large_is_refused_as_bytes_are(opened_as):
-    keys = {"stores.s.msg.type": "jobs.typed_views:ModelView", "stores.s.changelog.max.message.size.bytes": "1000"}
-    keys |= {"stores.s.disallow.large.messages": "true"}
-    with opened_as(**keys) as opened:
-        opened.store.put("small", ModelView(user="ann"))
-        with pytest.raises(StoreError):
-            opened.store.put("large", ModelView(user="a" * 2_000))
-
-
-def test_an_object_of_another_class_is_refused(opened_as):
-    message = "store 's': value of key 'ann': expected Visits, got NamedVisits"
-    with opened_as(**VISITS) as opened, pytest.raises(SerdeError, match=message):
-        opened.store.put("ann", NamedVisits("1"))
 
 
 @settings(max_examples=15)

@@ -53,18 +53,6 @@ def test_a_local_store_with_other_serdes_is_an_error_that_names_both_and_is_left
         assert opened.store.get("a") == 10
 
 
-def test_an_old_store_with_other_serdes_is_an_error_too_since_its_changelog_has_them(opened_as):
-    with opened_as(**{"stores.s.changelog.delete.retention.ms": "0"}) as opened:
-        opened.store.put("a", 10)
-        opened.stores.flush()
-        opened.commit()
-    with opened_as() as opened:
-        opened.store.put("b", 10)
-        opened.send_changes()
-    with pytest.raises(ConfigError, match="was written with long"), opened_as(**{"stores.s.msg.serde": "double"}):
-        pass
-
-
 def test_the_marker_says_what_the_entries_are_written_with_whatever_the_job_file_calls_it(opened_as):
     renamed = {
         "serializers.registry.mine.class": "org.apache.samza.serializers.LongSerdeFactory",
@@ -77,16 +65,6 @@ def test_the_marker_says_what_the_entries_are_written_with_whatever_the_job_file
             held = opened.stores.held["s"]
             assert Marker.from_bytes(held.engine.marker()).identity.serdes == ("string", "long")
             assert opened.stores.serdes == {"s": ("string", "long")}
-
-
-def test_a_store_of_another_view_is_refused(opened_as):
-    view = {"stores.s.key.serde": None, "stores.s.msg.serde": None}
-    with opened_as(**view, **{"stores.s.factory": "hyperloglog"}) as opened:
-        opened.store.add("a", "b")
-        opened.commit()
-    message = r"stores\.s\.msg\.serde: the store was written with \w+, this is \w+: give it the engine it had"
-    with pytest.raises(ConfigError, match=message), opened_as(**view, **{"stores.s.factory": "bloom"}):
-        pass
 
 
 def test_a_checkpoint_names_every_store_whose_serdes_differ_once():

@@ -75,30 +75,6 @@ def test_a_load_that_is_killed_is_there_whole_or_not_at_all(tmp_path, point, exp
     assert not list(path.glob("loading*"))
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"rocksdb.compaction.style": "level"},
-        {"rocksdb.compaction.style": "fifo"},
-        {"rocksdb.compaction.num.levels": "1"},
-        {"rocksdb.wal.enabled": "true"},
-        {"container.cache.size.bytes": "0"},
-        {"rocksdb.compression": "zstd", "rocksdb.block.size.bytes": "65536"},
-        {"container.write.buffer.size.bytes": "65536"},
-    ],
-)
-def test_a_store_of_any_kind_can_be_loaded_again_and_again(tmp_path, properties):
-    settings = EngineSettings("s", properties)
-    engine = FACTORY.open(tmp_path, settings)
-    for number in range(3):
-        engine.load([part({b"%d" % number: b"only", **many(b"%d" % number)})], b"load %d" % number)
-        engine.write({b"k000000": b"commit"}, b"commit %d" % number)
-        assert engine.get_all([b"k000000", b"k000001"]) == [b"commit", b"%d" % number]
-    engine.close()
-    expected = many(b"2") | {b"k000000": b"commit"} | {b"%d" % number: b"only" for number in range(3)}
-    assert contents(tmp_path, settings) == (expected, b"commit 2")
-
-
 def test_the_reserved_key_is_refused_in_a_load(tmp_path):
     engine = FACTORY.open(tmp_path, SETTINGS)
     with pytest.raises(StoreError, match="is reserved"):

@@ -5,7 +5,6 @@ import gc
 import pytest
 
 from samzapy.api.engine import EngineSettings
-from samzapy.config.loader import load_job
 from samzapy.config.stores.engines import RocksDbKeys
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory, shared_memory
 from samzapy.verify.processes import until
@@ -46,14 +45,6 @@ def test_memtables_of_many_stores_stay_near_their_common_limit(opened):
     until(lambda: memtables.get_usage() < 3 * limit, lambda: f"{memtables.get_usage():,} B")
 
 
-def test_a_store_with_a_write_buffer_of_its_own_is_not_counted_with_the_others(opened):
-    own = opened("own", {**SMALL, "container.write.buffer.size.bytes": "33554432"})
-    for number in range(40):
-        fill(own, number)
-    assert own.metrics()["cur-size-all-mem-tables"] > 3 * MIB
-    assert shared_memory(4_194_304, 1_048_576).memtables.get_usage() == 0
-
-
 def test_blocks_of_all_stores_are_in_one_cache_unless_a_store_has_its_own(opened):
     engines = [opened(f"s{number}", SMALL) for number in range(3)]
     own = opened("own", {**SMALL, "container.cache.size.bytes": "1048576"})
@@ -75,11 +66,3 @@ def test_the_memory_is_given_back_with_the_last_factory(tmp_path):
     assert held.memtables.get_buffer_size() == 1_048_576
     del factory
     gc.collect()
-
-
-def test_the_keys_of_the_container_reach_its_rocksdb_stores(tmp_path):
-    store = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "string"}
-    job = {"job.name": "j", "task.class": "a:B", "task.inputs": "m.in", "systems.m.samza.factory": "memory", **store}
-    assert "container.rocksdb.cache.bytes" not in load_job(job).stores["s"].properties
-    assert load_job({**job, **SMALL}).stores["s"].properties.items() >= SMALL.items()
-    assert load_job({**job, **SMALL}).warnings == ()
