@@ -127,46 +127,35 @@ def _states(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
 
 def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
     policies = config.task.errors
-    if policies.undoes_changes:
-        yield from _changes_that_stay(config.stores)
+    for store in config.stores.values() if policies.undoes_changes else ():
+        if store.object_cache_mode == "reference":
+            message = (
+                "reference: if a failed message or batch has changed a value in place, without a put, the change stays"
+            )
+            yield GuaranteeWarning(f"stores.{store.name}.object.cache.mode", message)
     for stage, policy in policies.policies.items():
-        key = POLICY_KEYS[stage]
         what = "messages" if stage in {Stage.DESERIALIZE, Stage.PROCESS} else "outputs"
         counted = f"counted as {ERRORS}.{stage.value}"
         if policy.then is Action.SKIP:
-            yield GuaranteeWarning(
-                skipping_key(config.resolved, stage), f"{what} that fail are lost, {counted}.skipped"
-            )
+            message = f"{what} that fail are lost, {counted}.skipped"
+            yield GuaranteeWarning(skipping_key(config.resolved, stage), message)
         elif policy.then is Action.DEAD_LETTER:
-            yield GuaranteeWarning(key, f"{what} that fail go to {policies.dead_letters}, {counted}.dead-lettered")
+            message = f"{what} that fail go to {policies.dead_letters}, {counted}.dead-lettered"
+            yield GuaranteeWarning(POLICY_KEYS[stage], message)
         if policy.ignored:
             names = ", ".join(sorted(policy.ignored))
             message = f"messages for which process raises {names} are lost, {counted}.skipped"
             yield GuaranteeWarning("task.ignored.exceptions", message)
 
 
-def _changes_that_stay(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
-    for name, store in stores.items():
-        if store.object_cache_mode == "reference":
-            message = (
-                "reference: if a failed message or batch has changed a value in place, without a put, the change stays"
-            )
-            yield GuaranteeWarning(f"stores.{name}.object.cache.mode", message)
-
-
 def _positions(streams: Mapping[SystemStream, StreamConfig]) -> Iterator[GuaranteeWarning]:
     for stream in streams.values():
         if stream.reset_offset:
-            name = stream.system_stream
-            effect = (
-                "repeats the messages still there"
-                if stream.offset_default == "oldest"
-                else "skips those that came meanwhile"
-            )
-            key = f"systems.{name.system}.streams.{name.stream}.samza.reset.offset"
-            yield GuaranteeWarning(
-                key, f"every start begins at {stream.offset_default}: it {effect}, counted as guarantee.offsets-*"
-            )
+            system, name = stream.system_stream
+            repeats = "repeats the messages still there"
+            effect = repeats if stream.offset_default == "oldest" else "skips those that came meanwhile"
+            message = f"every start begins at {stream.offset_default}: it {effect}, counted as guarantee.offsets-*"
+            yield GuaranteeWarning(f"systems.{system}.streams.{name}.samza.reset.offset", message)
 
 
 def _outside(config: JobConfig, factory_of: Callable[[SystemSettings], SystemFactory]) -> Iterator[GuaranteeWarning]:

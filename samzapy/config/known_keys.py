@@ -11,9 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import product
-from string import Formatter
-from typing import Any, NamedTuple
+from typing import Any
 
 from samzapy.api.system import SystemSettings
 from samzapy.config.checkpoint import CheckpointConfig, StateCheckpointConfig
@@ -21,9 +19,8 @@ from samzapy.config.error_policy import ErrorKeys
 from samzapy.config.job import JobClockConfig, JobConfig, PlacementConfig, SparkConfig
 from samzapy.config.reading.classes import ENGINES, SYSTEMS
 from samzapy.config.reading.keys import Key, Reader, keys_of, split_list, texts_of
-from samzapy.config.reading.properties import Masked
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.engines import ENGINE_SECTIONS, is_of_another_engine
+from samzapy.config.stores.engines import ENGINE_SECTIONS
 from samzapy.config.stores.store import STORE_SECTIONS
 from samzapy.config.streams import systems
 from samzapy.config.streams.serdes import SchemaSettings, SerdeKeys
@@ -359,40 +356,3 @@ def _open_prefixes(
     for store in found_stores.values():
         if store.factory not in ours:
             yield f"stores.{store.name}."
-
-
-class Setting(NamedTuple):
-    """One key in force. `given`: the file sets it; else the value is the default."""
-
-    key: str
-    value: str
-    given: bool
-
-
-def effective(config: JobConfig, keys: tuple[Key[Any], ...]) -> list[Setting]:
-    """Every key of `keys` that applies to the job, then the other keys of the file. Secrets are hidden."""
-    shown = Masked(config.resolved, getattr(config.resolved, "secret", frozenset())).shown()
-    result: dict[str, Setting] = {}
-    for key in keys:
-        if key.name.endswith(".*"):
-            continue
-        for names in _fillings(config, key):
-            name = key.at(**names)
-            place = next((p for p in key.places(**names) if p in shown), None)
-            value = key.default_text if place is None else shown[place]
-            result[place or name] = Setting(place or name, value, place is not None)
-    rest = [Setting(key, value, True) for key, value in shown.items() if key not in result]
-    return [*result.values(), *rest]
-
-
-def _fillings(config: JobConfig, key: Key[Any]) -> Iterator[Mapping[str, str]]:
-    known: dict[str, list[str]] = {
-        "system": sorted(config.systems),
-        "stream": sorted(config.stream_ids),
-        "store": sorted(name for name, s in config.stores.items() if not is_of_another_engine(key, s.factory)),
-        "serde": [],
-        "reporter": [reporter.name for reporter in config.metrics_reporters],
-    }
-    placeholders = [name for _, name, _, _ in Formatter().parse(key.name) if name]
-    for values in product(*(known[name] for name in placeholders)):
-        yield dict(zip(placeholders, values, strict=True))

@@ -23,9 +23,8 @@ from samzapy.storage.spec import StoreSpec
 @JOB
 @OVERRIDES
 @STRICT
-@click.option("--show", is_flag=True, help="List every effective key, including defaults.")
 @click.option("--offline", is_flag=True, help="Connect to no system, and leave out the job model.")
-def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
+def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool) -> None:
     """Explain a job file, and list all its problems.
 
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
@@ -59,8 +58,6 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
         _show_inputs(result)
     weaker = weakened_state(config.stores, code.state)
     _show_promises((*guarantee_warnings(config, load_factory, task_class), *weaker, *kept))
-    if show:
-        _show_keys(config)
     if model is not None:
         _show_model(model)
         _show_needs(now, model, code.engines)
@@ -176,13 +173,6 @@ def _filled_from(store: StoreConfig) -> str:
 def _show_promises(result: Iterable[GuaranteeWarning]) -> None:
     rows = [("durability" if item.durability else "guarantee", item.key, item.message) for item in result]
     table("Reasons for a weaker guarantee", ("kind", "key", "effect"), rows)
-
-
-def _show_keys(config: JobConfig) -> None:
-    from samzapy.config.known_keys import ALL_KEYS, effective
-
-    rows = [(key, value, "file" if given else "default") for key, value, given in effective(config, ALL_KEYS)]
-    table("Keys in force", ("key", "value", "from"), rows)
 
 
 def _show_model(model: JobModel) -> None:

@@ -4,13 +4,11 @@ broker."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from functools import wraps
-from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import click
 
@@ -97,8 +95,8 @@ def _address(text: str) -> SystemStream:
         raise click.BadParameter(str(cause), param_hint="ADDRESS") from cause
 
 
-#: Records that are sent together, and bytes of input that are read together, at the most.
-_BATCH, _PIECE = 1_000, 256 * 1024
+#: Records that are sent together, at the most.
+_BATCH = 1_000
 _key_serde = click.option("--key-serde", metavar="NAME", help="Serde of keys; default the job's, else string.")
 _msg_serde = click.option("--msg-serde", metavar="NAME", help="Serde of messages; default the job's, else string.")
 
@@ -243,32 +241,19 @@ def write(address: str, systems: Systems, **options: Any) -> None:
         if admin.describe(stream.stream) is None:
             raise UnknownStream(*stream)
     written = 0
+    lines = enumerate(sys.stdin.buffer, 1)
     with stream_producer(settings) as producer:
-        for lines in _arriving(cast("BufferedReader", sys.stdin.buffer)):
-            rows = iter(lines)
-            try:
-                while batch := list(islice(rows, _BATCH)):
-                    producer.send([outgoing(number, line) for number, line in enumerate(batch, written + 1)])
-                    written += len(batch)
-            except SerdeError as error:
-                if not written:
-                    raise
-                producer.flush()
-                raise SerdeError(f"{error}; the first {written} records were written") from error
-            # A slow writer's lines are on the stream before the next ones come.
+        try:
+            while batch := [outgoing(number, line) for number, line in islice(lines, _BATCH)]:
+                producer.send(batch)
+                written += len(batch)
+        except SerdeError as error:
+            if not written:
+                raise
             producer.flush()
+            raise SerdeError(f"{error}; the first {written} records were written") from error
+        producer.flush()
     click.echo(f"wrote {written} records to {stream}", err=True)
-
-
-def _arriving(lines: BufferedReader) -> Iterator[list[bytes]]:
-    """The whole lines of each piece of input, as soon as it comes; at the end the rest of a line."""
-    left = b""
-    while piece := lines.read1(_PIECE):
-        *whole, left = (left + piece).split(b"\n")
-        if whole:
-            yield whole
-    if left:
-        yield [left]
 
 
 def _literals(

@@ -197,54 +197,35 @@ def duration_hint(key: str, text: str) -> str:
     return " (or a duration like 500ms, 3s, 10m, 2h)" if key.endswith(".ms") and re.match(r"\d.*[a-zA-Z]", text) else ""
 
 
-def _boolean(text: str) -> bool:
-    lowered = text.lower()
-    if lowered not in {"true", "false"}:
-        raise ValueError("true or false")
-    return lowered == "true"
-
-
-BOOLEAN = Kind("true or false", _boolean)
+def labels(**values: T) -> Kind[T]:
+    """One of the names of `values`, in any case, for the value of that name; `_` counts as `-`."""
+    return _one_of({name.replace("_", "-"): value for name, value in values.items()})
 
 
 def choice(*values: str) -> Kind[str]:
     """One of `values`, in any case."""
-    allowed = f"one of {', '.join(values)}"
-
-    def parse(text: str) -> str:
-        if text.lower() not in values:
-            raise ValueError(allowed)
-        return text.lower()
-
-    return Kind(allowed, parse)
+    return _one_of({value: value for value in values})
 
 
 def member(enum: type[E]) -> Kind[E]:
     """One of the values of `enum`, in any case; `_` counts as `-`."""
-    allowed = f"one of {', '.join(str(m.value) for m in enum)}"
-
-    def parse(text: str) -> E:
-        try:
-            return enum(text.lower().replace("_", "-"))
-        except ValueError:
-            raise ValueError(allowed) from None
-
-    return Kind(allowed, parse)
+    return _one_of({str(item.value): item for item in enum})
 
 
-TEXT = Kind("text", str, blank=True)
-
-
-def labels(**values: T) -> Kind[T]:
-    """One of the names of `values`, in any case, for the value of that name."""
-    allowed = f"one of {', '.join(values)}"
+def _one_of(values: Mapping[str, T], allowed: str = "") -> Kind[T]:
+    allowed = allowed or f"one of {', '.join(values)}"
 
     def parse(text: str) -> T:
-        if text.lower() not in values:
+        name = text.lower().replace("_", "-")
+        if name not in values:
             raise ValueError(allowed)
-        return values[text.lower()]
+        return values[name]
 
     return Kind(allowed, parse)
+
+
+BOOLEAN = _one_of({"true": True, "false": False}, "true or false")
+TEXT = Kind("text", str, blank=True)
 
 
 def at_home(text: str) -> str:

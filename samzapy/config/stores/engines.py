@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from samzapy.api.engine import EngineSettings
-from samzapy.config.reading.classes import ENGINES, USER_CLASS
+from samzapy.config.reading.classes import USER_CLASS
 from samzapy.config.reading.keys import (
     TEXT,
-    Key,
     Kind,
     Reader,
     choice,
@@ -181,11 +180,6 @@ _VIEWS: Mapping[str, type] = {
     "cube": CubeKeys,
 }
 ENGINE_SECTIONS = (RocksDbKeys, *_VIEWS.values())
-
-
-def is_of_another_engine(asked: Key[Any], factory: str) -> bool:
-    """Whether the key belongs to a view other than `factory`."""
-    return any(asked in keys_of(section) and ENGINES.short[view] != factory for view, section in _VIEWS.items())
 
 
 #: A problem of an engine's key: the key below the store, its value, and what is allowed.

@@ -75,26 +75,6 @@ def test_offline_leaves_the_model_out(samzapy, job):
     assert "Job model" not in output
 
 
-def test_show_lists_every_key_in_force_with_secrets_hidden(samzapy, job):
-    _, output, _ = samzapy("check", job, "--offline", "--show")
-    rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if line.startswith("  ") and line.split()}
-    assert rows["task.shutdown.ms"] == ["30000", "default"]
-    assert rows["task.commit.ms"] == [
-        "60000,",
-        "or",
-        "10000",
-        "with",
-        "exactly-once",
-        "and",
-        "effectively-once",
-        "default",
-    ]
-    assert rows["job.container.count"] == ["2", "file"]
-    assert rows["systems.local.samza.msg.serde"] == ["json", "file"]
-    assert rows["stores.s.rocksdb.compression"] == ["snappy", "default"]
-    assert rows["my.password"] == ["********", "file"]
-
-
 def test_a_system_that_does_not_answer_leaves_the_model_out_with_a_warning(samzapy, job):
     Path(".samzapy").mkdir()
     Path(".samzapy/local.db").write_bytes(b"this is not a database, but long enough to be read as one" * 20)

@@ -6,7 +6,6 @@ import re
 import pytest
 
 from samzapy.admin.streams import stream_admin
-from samzapy.cli.commands.topic import _arriving
 from samzapy.config.loader import load_job
 
 JOB = "job.name=views\ntask.class=a:B\ntask.inputs=events.views\nsystems.events.samza.factory=local\n"
@@ -103,25 +102,6 @@ def test_a_bad_line_says_its_number_and_what_was_written_before(samzapy, topic):
     assert errors.startswith("error: line 1501: message: integer serde does not take str 'x'")
     assert errors.endswith("; the first 1000 records were written\n")
     assert len(lines(topic("read", "local.a", "--msg-serde", "integer"))) == 1_000
-
-
-def test_lines_that_come_slowly_are_on_the_stream_before_the_next_ones_come(samzapy, topic, monkeypatch):
-    topic("create", "local.a", "--partitions", "1")
-    seen = []
-
-    class Slow:
-        """Brings `one`, then the rest in pieces that do not end with lines."""
-
-        pieces = iter([b"one\n", b"tw", b"o\nthree"])
-
-        def read1(self, most):
-            seen.append([each["message"] for each in lines(topic("read", "local.a"))])
-            return next(self.pieces, b"")
-
-    monkeypatch.setattr("samzapy.cli.commands.topic._arriving", lambda _: _arriving(Slow()))
-    assert samzapy("topic", "write", "local.a")[2] == "wrote 3 records to local.a\n"
-    assert seen == [[], ["one"], ["one"], ["one", "two"]]
-    assert [each["message"] for each in lines(topic("read", "local.a"))] == ["one", "two", "three"]
 
 
 def test_the_command_in_the_error_makes_the_topic_where_the_job_looks_for_it(samzapy, tmp_path):

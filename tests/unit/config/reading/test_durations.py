@@ -2,7 +2,6 @@
 
 import pytest
 
-from samzapy.config.known_keys import ALL_KEYS, effective
 from samzapy.config.loader import load_job
 from samzapy.config.reading.keys import in_ms
 from samzapy.errors import ConfigError
@@ -42,13 +41,6 @@ def test_keys_that_are_passed_on_are_in_milliseconds_too():
     job = load_job({**JOB, "systems.kafka.consumer.session.timeout.ms": "45s", "my.own.patience.ms": "1m"})
     assert job.systems["kafka"].consumer["session.timeout.ms"] == "45000"
     assert job.context.config["my.own.patience.ms"] == "60000"
-
-
-def test_the_value_that_was_read_is_shown_and_the_file_travels_as_it_is():
-    job = load_job({**JOB, "task.commit.ms": "2s"})
-    assert ("task.commit.ms", "2000", True) in [tuple(each) for each in effective(job, ALL_KEYS)]
-    assert job.raw["task.commit.ms"] == "2s"
-    assert load_job(job.raw).task.commit_ms == 2_000
 
 
 @pytest.mark.parametrize("text", ["3 seconds", "5x", "0.5ms"])
