@@ -28,7 +28,6 @@ from samzapy.runner.driver import watching
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import job_clients, system_factory
-from samzapy.system.log_consumer import LogConsumer
 
 
 class Drained(StreamTask, DrainListenerTask):
@@ -170,37 +169,12 @@ def test_the_end_is_waited_for_while_a_broker_does_not_answer(config, monkeypatc
             wait_for_drain(config, FAR, 0.0, no_wait)
 
 
-def test_a_reader_that_has_failed_is_not_asked_again(config, monkeypatch):
-    started = LogConsumer.start
-    failures = [RetriableError("the leader is away")]
-
-    def start(self, *positions):
-        if failures:
-            raise failures.pop()
-        started(self, *positions)
-
-    monkeypatch.setattr(LogConsumer, "start", start)
-    with closing(owned(config, FAR)) as checkpoints:
-        checkpoints.write_record(JobRecord.ENDED, DRAINED)
-        assert wait_for_drain(config, FAR, 60.0, lambda _: None)
-    assert not failures
-
-
 def test_a_run_that_has_ended_without_draining_is_not_called_drained(config):
     with closing(owned(config, FAR)) as checkpoints:
         checkpoints.write_record(JobRecord.ENDED, {"run": "far", "drained": False})
         with pytest.raises(SamzapyError, match="has ended without draining: it was stopped, or has") as refused:
             wait_for_drain(config, FAR, 60.0, no_wait)
     assert refused.value.exit_code == 1
-
-
-def test_a_run_of_this_machine_whose_process_is_gone_has_not_drained(config):
-    run = JobRun("gone", 1_700_000_000_000, socket.gethostname(), 2**22 - 1)
-    with (
-        closing(owned(config, run)),
-        pytest.raises(SamzapyError, match="ended without draining: it has failed, or was killed"),
-    ):
-        wait_for_drain(config, run, 60.0, no_wait)
 
 
 @pytest.mark.parametrize("age", ["new", "old"])

@@ -62,14 +62,6 @@ def test_the_token_of_a_repository_is_not_shown(tmp_path, user):
     assert "hunter2" not in f"{missing.value} {refused.value}"
 
 
-def test_extras_bring_their_requirements_and_others_do_not(site):
-    site.install("core", requires=["quick; extra == 'fast'", "steady; extra == 'slow'"])
-    site.install("quick")
-    site.install("steady")
-    assert list(closure(wanted("core"))) == ["core"]
-    assert list(closure(wanted("core", "core[fast]"))) == ["core", "quick"]
-
-
 def test_everything_that_cannot_be_packed_is_named_together(site):
     site.install("old", "1.0")
     site.install("linked", direct_url='{"dir_info": {"editable": true}, "url": "file:///here"}')

@@ -10,7 +10,7 @@ import pytest
 from samzapy.admin.queries import JobQueries, StoreEntry
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.logs import PageAddress
-from samzapy.errors import RetriableError, StoreError
+from samzapy.errors import RetriableError
 
 INDEX = {
     "stores": [{"name": "counts", "text_keys": True}, {"name": "numbers", "text_keys": False}],
@@ -149,13 +149,6 @@ def test_an_owner_that_does_not_come_is_an_error_at_the_deadline(job, driver, cl
     with pytest.raises(RetriableError, match="job 'j': no answer for 3 s: its container is moving"):
         job.store("counts").get("a")
     assert clock.waits == [1.0] * 3
-
-
-@pytest.mark.parametrize("status", [400, 404, 409])
-def test_a_question_that_is_refused_is_not_repeated(job, driver, status):
-    driver.answers += [(status, {"error": "store 'counts': no"}, {})]
-    with pytest.raises(StoreError, match=r"^store 'counts': no$"):
-        job.store("counts").get("a")
 
 
 def test_a_driver_that_is_started_again_is_found_by_its_new_address(driver, flat, clock):

@@ -108,17 +108,6 @@ def test_a_run_without_room_for_its_outcome_ends_with_the_outcome(ran, tmp_path,
     assert "warning: standard output: No space left on device" in done.stderr.splitlines()
 
 
-def test_what_the_encoding_of_the_terminal_lacks_is_escaped():
-    program = "from samzapy.cli.main import _take_any_text; _take_any_text(); print('caf\u00e9 \u2603')"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
-        capture_output=True,
-        check=False,
-    )
-    assert done.stdout == "caf\u00e9 \\u2603\n".encode("latin-1")
-
-
 def test_the_exit_code_does_not_depend_on_who_reads_the_error():
     program = [sys.executable, "-c", "from samzapy.cli.main import main; main()", "check", "nope.properties"]
     with open("/dev/full", "w") as full:  # noqa: PTH123  # a device

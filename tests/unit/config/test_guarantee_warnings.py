@@ -41,11 +41,6 @@ def weakened(load):
     return keys_of
 
 
-def test_nothing_weakens_the_smallest_job(weakened):
-    assert weakened() == {}
-    assert weakened({**STORE, "stores.s.changelog": "kafka.s"}) == {}
-
-
 #: What a job file may say, the key that is announced for it, and the effect.
 SAID = [
     (STORE, "stores.s.changelog", "empty at each start"),
@@ -105,17 +100,6 @@ def test_other_systems_weaken_exactly_once_only(weakened):
 
 
 @pytest.mark.parametrize(
-    ("kind", "method"), [(WindowableTask, "window"), (EndOfStreamListenerTask, "on_end_of_stream")]
-)
-def test_outputs_without_an_input_have_no_id_in_effectively_once(weakened, kind, method):
-    task = type("Timed", (StreamTask, kind), {})
-    effectively = {"task.guarantee": "effectively-once", "task.commit.ms": "1000"}
-    assert method in weakened(effectively, task)["task.class"]
-    assert weakened(effectively, StreamTask) == {}
-    assert weakened(EXACTLY_EVERY_SECOND, task) == {}
-
-
-@pytest.mark.parametrize(
     ("system", "key"),
     [
         ({"systems.x.samza.factory": "memory"}, "systems.x.samza.factory"),
@@ -152,17 +136,6 @@ def test_the_copies_of_a_topic_are_announced(replicas, config, messages):
         assert downgrade.key == "k"
         assert downgrade.durability
         assert "topic 't' has " + message in downgrade.message
-
-
-@pytest.mark.parametrize(("replicas", "others"), [(1, ["has 1 copy"]), (2, [])])
-def test_a_topic_whose_settings_are_hidden_is_announced(replicas, others):
-    hidden = StreamDescription("t", 1, "id", {}, replicas, hidden="the ACL DESCRIBE_CONFIGS on this topic is missing")
-    *copies, unknown = weak_copies("k", hidden)
-    assert [other in copy.message for other, copy in zip(others, copies, strict=True)] == [True] * len(others)
-    assert str(unknown) == (
-        "k: topic 't': its settings cannot be checked (the ACL DESCRIBE_CONFIGS on this topic is missing)"
-    )
-    assert unknown.durability
 
 
 def test_every_way_to_lose_or_move_a_message_is_among_the_counts():

@@ -64,19 +64,6 @@ def test_a_tilde_is_the_home_folder_for_stores_and_logs(load, monkeypatch):
     assert load(keys, {"LOGGED_STORE_BASE_DIR": "~/c"}).logged_store_base_dir == Path("/home/me/c")
 
 
-def test_the_home_folder_of_a_user_who_has_none_is_refused_for_stores_and_logs(problems):
-    path = "~no-such-user/kept"
-    message = f"expected a path, or one below the home folder of a user of this machine, got {path!r}"
-    for key in ("job.logged.store.base.dir", "job.non-logged.store.base.dir", "job.log.dir"):
-        assert problems({key: path}) == [f"{key}: {message}"]
-    assert problems({}, {"LOGGED_STORE_BASE_DIR": path}) == [f"LOGGED_STORE_BASE_DIR: {message}"]
-
-
-@pytest.mark.parametrize(("text", "value"), [("TRUE", True), ("false", False), ("auto", None)])
-def test_tls_of_the_coordinator_is_as_the_master_asks_for_unless_the_job_says(load, text, value):
-    assert load({"job.spark.coordinator.tls.enabled": text}).spark.coordinator_tls is value
-
-
 def test_an_unknown_word_for_tls_is_refused(problems):
     assert problems({"job.spark.coordinator.tls.enabled": "yes"}) == [
         "job.spark.coordinator.tls.enabled: expected one of auto, true, false, got 'yes'"

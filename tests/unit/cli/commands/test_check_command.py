@@ -69,12 +69,6 @@ def test_checking_creates_nothing(samzapy, job, tmp_path):
     assert {path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts} == before
 
 
-def test_offline_leaves_the_model_out(samzapy, job):
-    code, output, _ = samzapy("check", job, "--offline")
-    assert code == 0
-    assert "Job model" not in output
-
-
 def test_a_system_that_does_not_answer_leaves_the_model_out_with_a_warning(samzapy, job):
     Path(".samzapy").mkdir()
     Path(".samzapy/local.db").write_bytes(b"this is not a database, but long enough to be read as one" * 20)
@@ -95,16 +89,6 @@ def test_what_weakens_the_guarantee_is_shown(samzapy, job):
     ]
     _, output, _ = samzapy("check", job, "-c", "systems.local.synchronous=full")
     assert "Reasons for a weaker guarantee\n  none\n" in output
-
-
-def test_the_needs_of_the_largest_container_are_shown_part_by_part(samzapy, job):
-    samzapy("topic", "create", "local.in", "--partitions", "3")
-    _, output, _ = samzapy("check", job, "--config", "container.cache.max.bytes=134217728")
-    assert "What container 0 needs, about (the largest of 2 containers: 2 tasks)\n" in output
-    rows = [line.split() for line in output.splitlines()]
-    assert ["objects,", "uncommitted", "changes", "128.0", "container.cache.max.bytes"] in rows
-    assert any(row[:4] == ["memory", "at", "the", "most"] for row in rows)
-    assert any(row[:3] == ["open", "files", "42"] for row in rows)
 
 
 BY_PATTERN = ("--config", "task.inputs=local.in.*")

@@ -15,13 +15,11 @@ from pathlib import Path
 import pytest
 from counting_job import COUNTS, run_elsewhere, write_views
 
-from samzapy.admin.positions import Move, move_positions
 from samzapy.api.checkpoint import JobRun
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
-from samzapy.checkpoint.records import Target, read_owner, write_owner
+from samzapy.checkpoint.records import write_owner
 from samzapy.config.loader import load_job
-from samzapy.job.model import JobModel
 from samzapy.system.clients import job_clients
 from samzapy.system.local.factory import LocalSystemFactory
 
@@ -158,14 +156,6 @@ def test_a_job_whose_driver_runs_here_is_not_moved(checkpoint):
     assert "is running" in checkpoint("show")
 
 
-def test_a_driver_that_has_ended_keeps_nobody_from_moving_the_job(checkpoint):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    note_owner(socket.gethostname(), ended.pid)
-    checkpoint("set", "oldest")
-    assert set(committed(checkpoint).values()) == {0}
-
-
 def test_a_job_whose_last_driver_cannot_be_seen_needs_a_word_more(checkpoint):
     note_owner("another-host", 42)
     refusal = checkpoint("set", "oldest", code=3)
@@ -176,28 +166,6 @@ def test_a_job_whose_last_driver_cannot_be_seen_needs_a_word_more(checkpoint):
     assert "cannot be seen" in checkpoint("show")
     checkpoint("set", "oldest", "--take-over", *EXACTLY_ONCE)
     assert set(committed(checkpoint).values()) == {0}
-
-
-def test_without_transactions_an_unseen_run_is_given_the_time_to_let_go(checkpoint):
-    from samzapy.admin.job_check import look_around
-
-    note_owner("another-host", 42)
-    config = load_job("job.properties", {"task.state.transactions": "false"})
-    model: JobModel = look_around(config, print)[0]
-    seen = []
-
-    def wait(seconds):
-        with (
-            closing(job_clients(config, "test")) as clients,
-            closing(manager_for(config, clients)) as checkpoints,
-        ):
-            seen.append((seconds, read_owner(checkpoints).host))
-
-    move_positions(config, model, Move(Target("oldest"), take_over=True), wait)
-    # It is the owner already while it waits, so that the other one can notice.
-    assert seen == [(config.spark.lease_ms / 1000, socket.gethostname())]
-    move_positions(config, model, Move(Target("oldest")), seen.append)
-    assert len(seen) == 1
 
 
 HOLDER = """

@@ -1,7 +1,6 @@
 """`samzapy init`."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -91,21 +90,6 @@ def test_its_job_runs_as_it_was_made_and_counts_its_input(samzapy, tmp_path, mon
     lines = (tmp_path / "hello" / "input.tsv").read_text().splitlines()
     visitors = [line.partition("\t")[0] for line in lines]
     assert sorted(sent) == sorted((name, visitors[: at + 1].count(name)) for at, name in enumerate(visitors))
-
-
-def test_its_own_tests_pass_with_classes_of_messages(samzapy, tmp_path):
-    samzapy("init", "hello", "--typed")
-    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(pytest_, cwd=tmp_path / "hello", capture_output=True, text=True, check=False, timeout=150)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_mypy_in_strict_mode_finds_nothing_in_a_project_with_classes(samzapy, tmp_path):
-    samzapy("init", "hello", "--typed")
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "hello.py"]
-    done = subprocess.run(mypy, cwd=tmp_path / "hello", capture_output=True, text=True, check=False, timeout=150)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,6 @@ def test_a_job_that_has_not_run_here_is_an_error_with_the_folder(samzapy, logs):
     )
 
 
-def test_the_status_of_a_job_without_a_page_is_an_error(samzapy, logs):
-    code, _, errors = samzapy("status", "job.properties")
-    assert (code, errors) == (3, "error: job 'counts': no run on this machine has a status page\n")
-
-
 def test_the_status_shows_lag_and_stalls(samzapy, logs):
     spec = JobSpec(JobModel((ContainerModel("0", ()),)), {})
     job = Coordinator("counts", spec, 15.0)

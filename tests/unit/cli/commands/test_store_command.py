@@ -5,12 +5,10 @@ import json
 import os
 import shutil
 import tempfile
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from counting_job import COUNTS, run_job, write_views
-from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import EnvironmentFailure, RestoreStalled, RetriableError
@@ -49,16 +47,6 @@ def test_what_lies_beside_the_tasks_own_stores_is_not_read(store):
     assert entries(store("scan", "--local", "state")) == sorted(COUNTS.items())
 
 
-def test_entries_without_a_marker_are_announced_by_their_directory(samzapy, store):
-    (own, *_) = Path("state").glob("*/counts/Partition_0")
-    with closing(Rdict(str(own.with_name("Foreign")), Options(raw_mode=True))) as foreign:
-        foreign[b"/foreign"] = b"1"
-    code, _, errors = samzapy("store", "count", "job.properties", "counts", "--local", "state")
-    lines = errors.splitlines()
-    assert (code, "Foreign: entries without a marker" in lines) == (0, True)
-    assert {line.partition(":")[0] for line in lines} == {"Foreign", "partition 0", "partition 1"}
-
-
 def test_the_entry_of_a_key_says_which_partition_has_it(store):
     (row,) = map(json.loads, store("get", "/a").splitlines())
     assert (row["key"], row["value"]) == ("/a", 3)
@@ -94,13 +82,6 @@ def test_a_system_that_fails_is_not_taken_for_the_answer_of_a_command(samzapy, m
 )
 def test_a_scan_keeps_to_its_bounds(store, where, bounds, keys):
     assert [key for key, _ in entries(store("scan", *bounds, *where))] == keys
-
-
-def test_a_deleted_key_is_gone_and_a_later_value_counts(samzapy, store):
-    deletion = ("--key-serde", "string", "--msg-serde", "string", "--null", "NULL", "--partition")
-    for partition in ("0", "1"):
-        samzapy("topic", "write", "local.counts-log", *deletion, partition, stdin="/a\tNULL\n")
-    assert [key for key, _ in entries(store("scan"))] == ["/b", "/c", "/d"]
 
 
 def test_an_export_is_lines_of_json_or_a_table(store):

@@ -40,15 +40,6 @@ def test_what_was_written_is_read(topic):
 
 
 @pytest.mark.parametrize(
-    ("start", "expected"), [("oldest", [0, 1, 2]), ("newest", [2]), ("upcoming", []), ("1", [1, 2]), ("3", [])]
-)
-def test_reading_starts_where_it_is_told(topic, start, expected):
-    topic("create", "local.a", "--partitions", "1")
-    topic("write", "local.a", stdin="a\nb\nc\n")
-    assert [r["offset"] for r in lines(topic("read", "local.a", "--from", start))] == expected
-
-
-@pytest.mark.parametrize(
     ("serde", "text", "shown"),
     [
         ("string", "grün", "grün"),
@@ -66,12 +57,6 @@ def test_every_serde_can_be_written_and_read(topic, serde, text, shown):
     topic("write", "local.a", "--msg-serde", serde, stdin=f"k\t{text}\n")
     (record,) = lines(topic("read", "local.a", "--msg-serde", serde))
     assert record["message"] == shown
-
-
-def test_one_key_for_all_lines_and_a_text_for_null(topic):
-    topic("create", "local.a", "--partitions", "1")
-    topic("write", "local.a", "--key", "k", "--null", "-", stdin="a\tb\n-\n")
-    assert [(r["key"], r["message"]) for r in lines(topic("read", "local.a"))] == [("k", "a\tb"), ("k", None)]
 
 
 def test_a_stream_is_described_with_offsets_and_configuration(topic):

@@ -53,12 +53,6 @@ def test_a_key_set_twice_is_a_problem_when_strict(write):
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvAIBADANBgkqhkiG9w0BAQEFAASC\nhunter2/abc+hunter2\n-----END PRIVATE KEY-----\n"
 
 
-def test_an_empty_value_and_a_blank_as_separator_are_legal(write):
-    found = read(write(b"a=\nb:\nc =\nd value\ne\\=f=\ng\\\\=\n"))
-    assert found.values == {"a": "", "b": "", "c": "", "d": "value", "e=f": "", "g\\": ""}
-    assert not found.problems
-
-
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -85,24 +79,11 @@ def test_a_directory_is_not_a_file(tmp_path):
     assert str(caught.value) == f"config: {tmp_path}: cannot read (Is a directory)"
 
 
-def test_a_path_with_a_nul_is_refused():
-    with pytest.raises(ConfigError, match="cannot read"):
-        load_job("a\0b")
-
-
-def test_a_mapping_is_taken_as_it_is_but_for_blanks():
-    assert read({" a ": " b "}).values == {"a": "b"}
-
-
 def test_variables_and_other_keys_are_put_in_anywhere_in_a_value(load):
     config = load({"job.id": "${env:STAGE}-${my.number}", "my.number": "7"}, {"STAGE": "test"})
     assert config.id == "test-7"
     assert config.raw["job.id"] == "${env:STAGE}-${my.number}"
     assert config.resolved["job.id"] == "test-7"
-
-
-def test_a_doubled_dollar_is_a_literal_one(load):
-    assert load({"my.text": "$${env:X} $5"}).resolved["my.text"] == "${env:X} $5"
 
 
 def test_a_missing_variable_names_key_and_variable_and_hides_no_other_problem(problems):

@@ -97,13 +97,6 @@ SIDE = {"side.inputs": "kafka.rates, ids#[0-2]", "side.inputs.processor.factory"
 IDS = {"streams.ids.samza.system": "kafka", "streams.ids.samza.physical.name": "identities"}
 
 
-def test_side_inputs_are_streams_or_partitions_with_a_processor(store):
-    found = store(SIDE, IDS).source
-    assert found.streams == (SystemStream("kafka", "rates"),)
-    assert sorted(map(str, found.partitions)) == [f"kafka.identities[{number}]" for number in (0, 1, 2)]
-    assert (found.processor, found.replayed) == ("my.module:Rates", False)
-
-
 def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
     keys = {"restore.inputs": "kafka.page-views", "restore.inputs.processor.factory": "my.module:Views"}
     found = store(keys).source
@@ -166,21 +159,6 @@ def test_what_fills_a_store_is_checked(store_problems, keys, problem):
 
 
 LOGGED = {"changelog": "kafka.log", "backup.path": "s3://bucket/state"}
-
-
-def test_snapshots_go_to_a_path_every_ten_minutes_unless_told_otherwise(store):
-    found = store(LOGGED).backup
-    assert (found.path, found.interval_ms) == ("s3://bucket/state", 600_000)
-    keys = {"backup.interval.ms": "5", "backup.options.key": "me"}
-    found = store({**LOGGED, **keys}).backup
-    assert (found.interval_ms, dict(found.options)) == (5, {"key": "me"})
-    assert store({"changelog": "kafka.log"}).backup is None
-
-
-def test_a_path_for_the_snapshots_of_all_stores_concerns_those_with_a_changelog(store):
-    everywhere = {"stores.default.backup.path": "s3://bucket/state"}
-    assert store({"changelog": "kafka.log"}, everywhere).backup.path == "s3://bucket/state"
-    assert store({}, everywhere).backup is None
 
 
 def test_snapshots_of_a_store_without_a_changelog_are_refused(store_problems):

@@ -76,17 +76,8 @@ def test_a_job_carries_the_text_of_its_schema_file(tmp_path):
     assert load_job(job.raw).resolved[f"{PREFIX}schema"] == text
 
 
-def test_a_schema_file_that_is_not_there_is_refused(tmp_path):
-    assert "schema.file: cannot be read (No such file or directory), got" in problems(schema_file=str(tmp_path / "no"))
-
-
 def test_a_schema_stands_in_the_job_file_or_in_a_file_of_its_own(tmp_path):
     assert "schema.file: not together with schema" in problems(schema_file=str(tmp_path), schema="{}")
-
-
-def test_a_stores_keys_have_no_registered_schema():
-    with pytest.raises(ConfigError, match=r"stores\.s\.key\.serde: the id of a schema is part of its bytes"):
-        load(**{"stores.s.key.serde": "orders"})
 
 
 def test_a_class_goes_with_a_registered_schema():

@@ -25,27 +25,6 @@ def load(**keys):
 
 
 @pytest.mark.parametrize(
-    "serde",
-    ["json", "msgpack", "samzapy.serializers:JsonSerdeFactory", "org.apache.samza.serializers.JsonSerdeFactory"],
-)
-def test_a_class_goes_with_json_and_msgpack_by_any_name(serde):
-    job = load(
-        **{
-            "serializers.registry.mine.class": serde,
-            "streams.in.samza.msg.serde": "mine",
-            "streams.in.samza.msg.type": VIEW,
-            "streams.in.samza.key.serde": "mine",
-            "streams.in.samza.key.type": "my.module.Key",
-            "stores.s.msg.serde": "mine",
-            "stores.s.msg.type": VIEW,
-        }
-    )
-    (stream,) = job.streams.values()
-    assert (stream.key_type, stream.msg_type) == ("my.module.Key", VIEW)
-    assert job.stores["s"].msg_type == VIEW
-
-
-@pytest.mark.parametrize(
     ("keys", "problem"),
     [
         (

@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.loader import as_read, load_job, with_inputs
+from samzapy.config.loader import load_job, with_inputs
 from samzapy.config.patterns import written_out
 
 ORDERS = {"task.inputs": "kafka.orders-.*"}
@@ -34,21 +34,6 @@ def test_a_pattern_matches_whole_names_of_its_system(load):
     assert not pattern.matches(SystemStream("kafka", "orders-eu-old"))
     assert not pattern.matches(SystemStream("kafka", "new-orders-eu"))
     assert not pattern.matches(SystemStream("local", "orders-eu"))
-
-
-def test_a_comma_in_brackets_belongs_to_the_pattern(load):
-    task = load({"task.inputs": "kafka.o[a,b]{1,3},kafka.c"}).task
-    assert [str(pattern) for pattern in task.patterns] == ["kafka.o[a,b]{1,3}"]
-    assert task.inputs == (SystemStream("kafka", "c"),)
-
-
-def test_a_malformed_expression_is_refused_with_its_reason(problems):
-    assert problems({"task.inputs": "kafka.orders-[a"}) == [
-        (
-            "task.inputs: expected a stream or a regular expression of Python (unterminated character set at "
-            "position 7), got 'kafka.orders-[a'"
-        )
-    ]
 
 
 def test_a_database_has_no_patterns(problems):
@@ -147,14 +132,6 @@ def test_samzas_generator_of_topics_is_a_pattern_with_its_keys(load):
     assert found.task.inputs == (SystemStream("kafka", "page-views"), EU)
     assert (found.stream(EU).msg_serde, found.stream(EU).offset_default) == ("json", "oldest")
     assert load_job(found.raw).warnings == ()
-
-
-@pytest.mark.parametrize("leaf", ["regex", "system"])
-def test_a_generator_with_a_reference_gives_its_keys_to_the_streams_that_match(load, leaf):
-    key = f"job.config.rewriter.orders.{leaf}"
-    config = load(GENERATOR | {key: "${env:MINE}"}, {"MINE": GENERATOR[key]}, strict=True)
-    found = as_read(config, SystemStream("kafka", "orders-1")).stream(SystemStream("kafka", "orders-1"))
-    assert (found.msg_serde, found.offset_default) == ("json", "oldest")
 
 
 def test_a_reference_to_a_key_of_a_pattern_holds_after_the_pattern_has_gone(load):

@@ -1,11 +1,8 @@
 """`task.*`, its inputs and its checkpoints."""
 
-from pathlib import Path
-
 import pytest
 
-from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.config.checkpoint import CheckpointConfig
+from samzapy.api.stream import SystemStream
 from samzapy.errors import ConfigError
 
 TWO_SYSTEMS = {"systems.other.samza.factory": "local", "task.inputs": "kafka.a,other.b"}
@@ -32,12 +29,6 @@ def test_an_input_on_an_unknown_system_names_the_known_ones(problems):
     assert problems({"task.inputs": "kafak.a"}) == [
         "task.inputs: system 'kafak' has no systems.kafak.samza.factory; known: kafka; did you mean kafka?"
     ]
-
-
-def test_broadcast_inputs_are_partitions_or_ranges(load):
-    task = load({"task.broadcast.inputs": "kafka.a#3,kafka.b#[0-2]"}).task
-    expected = {("a", 3), ("b", 0), ("b", 1), ("b", 2)}
-    assert task.broadcast_inputs == {SystemStreamPartition("kafka", *pair) for pair in expected}
 
 
 @pytest.mark.parametrize(
@@ -75,14 +66,6 @@ def test_with_several_input_systems_one_must_be_chosen(load, problems):
     assert load({**TWO_SYSTEMS, "task.checkpoint.system": "kafka"}).task.checkpoint.system == "kafka"
 
 
-def test_file_checkpoints_need_a_path(load, problems):
-    java = {"task.checkpoint.factory": "org.apache.samza.checkpoint.file.FileSystemCheckpointManagerFactory"}
-    assert problems(java) == ["task.checkpoint.path: required with file checkpoints, e.g. state/checkpoints"]
-    assert load({**java, "task.checkpoint.path": "/c"}).task.checkpoint == CheckpointConfig(
-        "samzapy.checkpoint:FileCheckpointManagerFactory", path=Path("/c")
-    )
-
-
 @pytest.mark.parametrize(
     ("guarantee", "commit_ms"),
     [("at-most-once", 60_000), ("at-least-once", 60_000), ("effectively-once", 10_000), ("exactly-once", 10_000)],
@@ -117,9 +100,3 @@ def test_a_bootstrap_stream_that_starts_where_nothing_is_left_to_read_is_warned_
         f"set {key}.offset.default=oldest"
     )
     assert not load({f"{key}.bootstrap": "true", f"{key}.offset.default": "oldest"}).warnings
-
-
-def test_a_wait_for_a_batch_needs_a_size(problems):
-    assert problems({"task.batch.max.wait.ms": "20"}) == [
-        "task.batch.max.messages: must be > 0 with task.batch.max.wait.ms, e.g. 10000, got '0'"
-    ]
