@@ -7,8 +7,7 @@ has to say `populate_by_name`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import date, datetime, time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -24,12 +23,6 @@ from samzapy.serializers.typed import Codec, Format
 _CAN_READ_BY_BOTH = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)
 #: NaN and the infinities stay what they are.
 _ANY: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
-#: By class, what makes a value of the class itself of one of a subclass; else the class does it.
-_OF_SUBCLASS: Mapping[type, Callable[[Any, Any], Any]] = {
-    datetime: lambda kind, value: kind.combine(value.date(), value.timetz()),
-    date: lambda kind, value: kind.fromordinal(value.toordinal()),
-    time: lambda kind, value: kind(value.hour, value.minute, value.second, value.microsecond, value.tzinfo),
-}
 
 
 def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
@@ -82,7 +75,7 @@ def plain_functions(kind: Any, unchanged: tuple[type, ...]) -> tuple[Callable[[A
     enums, URLs, paths and sets become what they are in JSON."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     dump, validator = adapter.serializer.to_python, adapter.validator
-    plain = partial(msgspec.to_builtins, builtin_types=unchanged, enc_hook=partial(_as_in_json, unchanged))
+    plain = partial(msgspec.to_builtins, builtin_types=unchanged, enc_hook=_as_in_json)
     from_python, from_json = _by_both(validator.validate_python), _by_both(validator.validate_json)
 
     def from_plain(value: Any) -> Any:
@@ -104,11 +97,7 @@ def json_functions(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any
     return partial(adapter.serializer.to_python, mode="json"), lambda value: from_json(orjson.dumps(value))
 
 
-def _as_in_json(unchanged: tuple[type, ...], value: Any) -> Any:
-    for kind in unchanged:
-        if isinstance(value, kind):
-            # Of a subclass, such as the times of pandas.
-            return _OF_SUBCLASS.get(kind, lambda kind, value: kind(value))(kind, value)
+def _as_in_json(value: Any) -> Any:
     if hasattr(value, "get_secret_value"):
         raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")  # JSON has asterisks
     return _ANY.dump_python(value, mode="json")

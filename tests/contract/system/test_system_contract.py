@@ -51,13 +51,6 @@ def test_the_ends_are_past_every_record_and_a_copy_of_positions_changes_nothing(
     assert system.upcoming(ssp) == 3
 
 
-def test_upcoming_is_past_every_record(system):
-    stream = system.create()
-    last = system.write(stream, b"a", b"b", b"c")
-    assert (system.oldest(system.ssp(stream)), last) == (0, 2)
-    assert system.upcoming(system.ssp(stream)) == 3
-
-
 def test_a_reader_starts_at_the_offset_it_registered(system):
     stream = system.create()
     system.write(stream, b"a", b"b", b"c")
@@ -278,14 +271,6 @@ def test_changes_go_to_one_partition_with_tombstones(system):
     assert system.read(stream, 1) == [(0, b"a", b"1"), (1, b"b", None), (2, b"c", b"3")]
 
 
-def test_many_changes_are_flushed_at_once(system):
-    stream = system.create()
-    producer = system.producer()
-    producer.send_columns(change_columns(stream, 0, ((b"%d" % i, b"v") for i in range(100_000))))
-    assert producer.flush() == {(stream, 0): 99_999}
-    assert system.upcoming(system.ssp(stream)) == 100_000
-
-
 def test_two_producers_share_a_partition(system):
     stream = system.create()
     first, second = system.producer(), system.producer()
@@ -351,17 +336,6 @@ def test_a_reader_is_at_the_end_after_the_last_record(system):
     assert consumer.position(ssp) == 0
     assert len(system.read(stream, consumer=consumer)) == 2
     assert consumer.position(ssp) >= system.upcoming(ssp)
-
-
-def test_a_reader_of_an_emptied_partition_is_at_its_end(system):
-    stream = system.create()
-    ssp = system.ssp(stream)
-    system.write(stream, b"a", b"b")
-    system.admin.delete_records(ssp, 2)
-    assert tuple(system.admin.offsets([ssp])[ssp]) == (2, 2)
-    consumer = system.reader((ssp, 2))
-    consumer.poll(0.05, 10)
-    assert consumer.position(ssp) >= 2
 
 
 def test_seek_goes_back_and_forth(system):

@@ -21,16 +21,6 @@ def test_a_committed_transaction_is_visible_in_all_its_partitions(system):
     assert [system.values(stream, partition) for partition in range(3)] == [[b"a", b"b"]] * 3
 
 
-def test_transactions_follow_one_another(system):
-    stream = system.create()
-    producer = system.transactional()
-    for value in (b"1", b"2", b"3"):
-        producer.begin()
-        send(producer, stream, value)
-        producer.commit()
-    assert system.values(stream) == [b"1", b"2", b"3"]
-
-
 def test_an_empty_transaction_commits(system):
     producer = system.transactional()
     producer.begin()
@@ -136,15 +126,6 @@ def test_upcoming_counts_an_open_transaction(system):
     assert system.upcoming(system.ssp(stream)) >= 2
 
 
-def test_a_commit_flushes_what_was_sent(system):
-    stream = system.create()
-    producer = system.transactional()
-    producer.begin()
-    producer.send_columns(change_columns(stream, 0, [(b"a", b"1"), (b"b", None)]))
-    producer.commit()
-    assert [(key, value) for _, key, value in system.read(stream)] == [(b"a", b"1"), (b"b", None)]
-
-
 def test_a_transaction_larger_than_the_buffers_is_still_all_or_nothing(system):
     stream = system.create()
     producer = system.transactional()
@@ -184,17 +165,6 @@ def test_a_fenced_producer_cannot_commit(system, flushed):
         zombie.commit()
     with pytest.raises(ProducerError):
         zombie.begin()
-    assert system.values(stream) == []
-
-
-def test_a_fenced_producer_cannot_write_a_new_transaction(system):
-    stream = system.create()
-    zombie = system.transactional("job-task-2")
-    system.transactional("job-task-2")
-    with pytest.raises(ProducerFenced):
-        write_transaction(zombie, stream)
-    with pytest.raises(ProducerFenced):
-        zombie.abort()
     assert system.values(stream) == []
 
 

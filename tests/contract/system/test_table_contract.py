@@ -23,7 +23,6 @@ from test_system_contract import (  # noqa: F401
     test_reading_beyond_the_end_fails,
     test_records_come_back_in_the_order_they_were_sent_with_growing_offsets,
     test_seek_goes_back_and_forth,
-    test_upcoming_is_past_every_record,
 )
 
 from samzapy.api.system import StreamSpec

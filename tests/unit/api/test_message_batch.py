@@ -50,13 +50,6 @@ def test_a_batch_is_the_sequence_of_its_envelopes(pairs, data):
         batch[len(pairs)]
 
 
-def test_a_batch_without_times_and_headers_makes_them_when_asked():
-    batch = batch_of("a", "b")
-    assert [(each.event_time, each.headers, each.size) for each in batch] == [(-1, None, 0)] * 2
-    assert list(batch.timestamps) == [-1, -1]
-    assert list(batch.headers) == [None, None]
-
-
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.data())
 def test_joined_batches_are_one_batch(sizes, data):
     total, parts, first = sum(sizes), [], 0
@@ -192,19 +185,6 @@ class Named(msgspec.Struct):
     inner: View
 
 
-def test_another_name_of_a_field_has_its_type():
-    schema = batch_of(None).to_arrow(Named).schema
-    assert (schema.field("n").type, schema.field("many").type) == (pa.int64(), pa.list_(pa.string()))
-    assert schema.field("inner").type == pa.struct([("user", pa.string()), ("n", pa.int64())])
-
-
-@pytest.mark.parametrize("kind", [dict, dict[str, int], dict | None])
-def test_nulls_alone_that_would_be_dicts_have_no_columns_of_their_own(kind):
-    for batch in (batch_of(None, None), batch_of()):
-        batch.message_type = kind
-        assert batch.to_arrow().schema.names == ["key", "message", "offset", "timestamp"]
-
-
 def test_dicts_become_the_columns_that_any_of_them_has():
     found = batch_of({"a": 1}, {"b": "x"}, None).to_arrow()
     assert (found["a"].to_pylist(), found["b"].to_pylist()) == ([1, None, None], [None, "x", None])
@@ -275,26 +255,11 @@ def test_enums_and_ids_have_the_columns_of_their_json_and_durations_their_own():
     assert batch_of(THING).to_pandas()["colour"].tolist() == ["red"]
 
 
-def test_the_columns_of_enums_and_ids_are_the_same_in_a_batch_of_nulls():
-    whole, nulls = (batch_of(*messages).to_arrow(Piece) for messages in ([Piece(Colour.RED, ID, THIS)], [None]))
-    assert whole.schema == nulls.schema
-    assert whole.to_pylist()[0]["colour"] == "red"
-
-
 @dataclass
 class Piece:
     colour: Colour
     id: UUID
     span: timedelta
-
-
-def test_a_number_is_no_duration():
-    with pytest.raises(TypeError, match="column 'span': expected timedelta, got 5"):
-        batch_of(Piece(Colour.RED, ID, 5)).to_arrow()
-
-
-def test_an_enum_of_texts_and_numbers_has_the_type_of_its_values():
-    assert batch_of(msgspec.structs.replace(THING, odd=Odd.NUMBER)).to_arrow()["odd"].to_pylist() == [1]
 
 
 def test_keys_may_be_enums():
@@ -327,12 +292,6 @@ class Node(msgspec.Struct):
     more: dict[str, int]
     tags: frozenset[str] = frozenset()
     below: list["Node"] = []
-
-
-def test_a_class_that_holds_itself_is_as_deep_as_its_values():
-    found = batch_of(Node("a", {"x": 1}, frozenset("t"), [Node("b", {"y": 2})]), Node("c", {})).to_arrow()
-    assert found["below"].to_pylist() == [[{"name": "b", "more": {"y": 2}, "tags": [], "below": []}], []]
-    assert (found.schema.field("tags").type, found["tags"].to_pylist()) == (pa.list_(pa.string()), [["t"], []])
 
 
 def test_a_class_that_the_messages_do_not_have_is_refused_with_the_column():
@@ -377,11 +336,6 @@ def test_tables_and_frames_are_taken_alike(as_frame):
     assert found == (None, [1], None, None)
 
 
-def test_a_polars_frame_is_taken():
-    frame = batch_of({"a": 1}).to_polars()
-    assert arrow.rows_of(frame, key="key", message="a", timestamp=None, inputs="offset") == (["k0"], [1], None, [10])
-
-
 def test_a_column_that_a_table_does_not_have_is_refused():
     with pytest.raises(KeyError, match="column 'b': the table has a"):
         arrow.rows_of(pa.table({"a": [1]}), key="b", message=None, timestamp=None, inputs=None)
@@ -403,20 +357,6 @@ def test_the_index_of_a_frame_of_pandas_is_sent_if_it_has_a_name(frame):
     found = arrow.rows_of(frame, key="k", message=None, timestamp=None, inputs=None)
     assert found.keys == ["a", "b"]
     assert found.messages == [{"k": "a", "at": 3, "n": 1}, {"k": "b", "at": 4, "n": 2}]
-
-
-def test_an_index_with_two_levels_of_one_name_is_sent_once():
-    rolling = FRAME.set_index("k")[["n"]].groupby("k").rolling(1).sum()
-    assert list(rolling.index.names) == ["k", "k"]
-    found = arrow.rows_of(rolling, key="k", message=None, timestamp=None, inputs=None)
-    assert found.messages == [{"k": "a", "n": 1}, {"k": "b", "n": 2}]
-    assert arrow.rows_of(rolling, key="k", message="n", timestamp=None, inputs=None) == (["a", "b"], [1, 2], None, None)
-
-
-def test_an_index_with_numbers_as_names_is_sent_under_them():
-    frame = FRAME[["n"]].set_index(pd.MultiIndex.from_tuples([("a", 7), ("b", 8)], names=[1, 0]))
-    found = arrow.rows_of(frame, key="1", message=None, timestamp=None, inputs=None)
-    assert found.messages == [{"1": "a", "0": 7, "n": 1}, {"1": "b", "0": 8, "n": 2}]
 
 
 def test_times_of_a_frame_of_pandas_are_those_of_python():

@@ -71,22 +71,7 @@ def test_another_name_of_a_class_names_it_too(kind):
     assert message_types(Local) == (None, kind)
 
 
-@pytest.mark.parametrize("kind", [NewType("UserId", str), TypeAliasType("Counts", dict[str, int])])
-def test_another_name_of_a_built_in_type_is_for_the_checker_alone(kind):
-    class Local(StreamTask[kind, kind]):
-        def process(self, envelope, collector, coordinator): ...
-
-    assert message_types(Local) == (None, None)
-
-
 Envelope: TypeAlias = IncomingMessageEnvelope[Place, PageView]
-
-
-def test_an_alias_of_the_envelope_names_the_classes():
-    class Local(StreamTask):
-        def process(self, envelope: Envelope, collector, coordinator): ...
-
-    assert message_types(Local) == (Place, PageView)
 
 
 def test_an_annotation_without_brackets_may_be_for_the_checker_alone():
@@ -161,16 +146,6 @@ def test_inputs_with_json_or_msgpack_have_the_class_of_the_code_and_no_other_str
 def test_the_class_in_the_job_file_wins():
     found = serdes("Counting", **{"systems.kafka.streams.in.samza.msg.type": "jobs.typed_views:StrictView"})
     assert kinds(found, "in", "plain") == [(None, typed_views.StrictView), (None, PageView)]
-
-
-def test_an_output_has_the_class_of_the_job_file():
-    found = serdes("Silent", **{"systems.kafka.streams.out.samza.msg.type": "jobs.typed_views.PageView"})
-    assert kinds(found, "out") == [(None, PageView)]
-
-
-def test_keys_have_a_class_if_their_serde_takes_one():
-    found = serdes("Asynchronous", **{"systems.kafka.streams.in.samza.key.serde": "json"})
-    assert kinds(found, "in", "plain") == [(Place, PageView), (None, PageView)]
 
 
 def test_a_class_that_json_cannot_be_decoded_to_is_refused():
