@@ -19,7 +19,7 @@ def demo(folder: Path, runner: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_demo_prints_the_delays_and_its_throughput_and_can_be_repeated(tmp_path):
+def test_the_demo_prints_delays_and_throughput_and_can_be_repeated(tmp_path):
     outputs = []
     for runner in ("spark", "local"):
         done = demo(tmp_path, runner)

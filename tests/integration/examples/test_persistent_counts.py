@@ -104,7 +104,7 @@ def local(tmp_path):
     return {"systems.events.path": str(tmp_path / "events.db")}
 
 
-def test_persistent_counts_are_those_of_the_oracle_and_go_on_where_they_were(local):
+def test_persistent_counts_equal_the_oracle_and_continue(local):
     job = CountedFlights({**local, "task.commit.ms": "5"})
     job.append(200)
     outcome = job.run()

@@ -25,7 +25,7 @@ print(json.dumps({**told, "more": {"commits": 2}}))
 """
 
 
-def test_a_program_is_measured_by_what_it_tells_and_what_its_processes_used():
+def test_a_program_is_measured_by_its_report_and_its_processes():
     measured = measure(["-c", BUSY])
     assert measured.messages == 500_000
     assert 0.3 <= measured.cpu_s <= measured.seconds + 0.05
@@ -70,9 +70,7 @@ def deaf():
     signal.signal(signal.SIGTERM, before)
 
 
-def test_a_program_that_does_not_stop_when_its_time_is_over_is_killed_with_everything_below_it(
-    deaf, monkeypatch, tmp_path
-):
+def test_a_program_over_its_time_is_killed_with_its_descendants(deaf, monkeypatch, tmp_path):
     monkeypatch.setattr(measuring, "_LONGEST_STOP_S", 0.5)
     sleeping = [sys.executable, "-c", "import time; time.sleep(30)", str(tmp_path)]
     with pytest.raises(MeasurementFailed, match="not done after 1 s"):

@@ -76,7 +76,7 @@ def test_keys_that_are_not_there_lie_among_those_that_are(serde):
     assert present[0] < asked[0] < asked[len(asked) // 2] < present[-1]
 
 
-def test_a_key_that_is_changed_again_and_again_is_one_changelog_record_a_commit():
+def test_a_key_that_changes_often_is_one_changelog_record_per_commit():
     given = keys("overwrite", {"changelog": "local.changes"}, keys=1, count=30, commit_every=10)
     (result,) = measured(given)
     assert [each.changelog_per_change for each in result.repeats] == [0.1, 0.1]
@@ -155,7 +155,7 @@ def test_only_the_named_test_runs(samzapy):
     assert samzapy("--only", "fill")[0] == 2
 
 
-def test_a_file_that_cannot_be_written_is_reported_before_anything_runs(samzapy):
+def test_an_unwritable_file_is_reported_before_anything_runs(samzapy):
     assert samzapy("--json", "missing/file") == (3, "", "error: missing/file: No such file or directory\n")
 
 

@@ -71,7 +71,7 @@ def test_two_commits_take_turns_and_their_ratio_is_of_neighbouring_runs():
     ]
 
 
-def test_a_variant_that_the_other_commit_does_not_know_is_left_out_with_its_reason():
+def test_a_variant_unknown_to_the_other_commit_is_left_out():
     here = Canned({"local": [1.0], "local.new": [1.0]})
     there = Canned({"local": [1.0], "local.new": [None]})
     said = []

@@ -69,7 +69,7 @@ def test_a_peer_that_ends_before_its_last_message_is_no_measurement(tmp_path):
         measure(Script("import sys; print('no partitions'); sys.exit(3)"), settings(tmp_path))
 
 
-def test_the_page_has_a_row_a_peer_and_the_reasons_of_those_that_are_missing():
+def test_the_page_has_a_row_per_peer_and_why_others_are_missing():
     runs = {PEERS[0].label: [measured(2.0, committed_cpu_s=2.5)]}
     text = markdown({"keyed-count": rows(PEERS, "keyed-count", runs)}, {"Bytewax": "no wheel for this Python"})
     assert "| samzapy | 500 (500 - 500) | 2.00 (2.00 - 2.00) | 2.50 (2.50 - 2.50) | 1.0 (1.0 - 1.0) | 64 |" in text

@@ -14,7 +14,7 @@ def test_every_test_that_a_cell_runs_exists():
     assert not [file for file in files if not Path(file).is_file()]
 
 
-def test_the_cells_have_names_of_their_own_and_each_broker_is_one_that_can_start():
+def test_the_cells_have_unique_names_and_known_brokers():
     from samzapy.devkafka.runtime import chosen_version
 
     assert len({cell.name for cell in CELLS}) == len(CELLS)
@@ -22,7 +22,7 @@ def test_the_cells_have_names_of_their_own_and_each_broker_is_one_that_can_start
     assert [chosen_version(version) for version in versions if version]
 
 
-def test_the_oldest_and_the_newest_python_that_pyproject_names_are_in_it():
+def test_the_oldest_and_the_newest_python_of_pyproject_have_cells():
     pythons = {cell.python for cell in CELLS}
     text = (ROOT / "pyproject.toml").read_text()
     named = {line.split(":: ")[2].rstrip('",') for line in text.splitlines() if "Python :: 3." in line}

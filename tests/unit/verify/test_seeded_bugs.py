@@ -140,7 +140,7 @@ def test_a_batch_task_keeps_the_same_promise(tmp_path):
 
 
 @pytest.mark.parametrize(("bug", "check", "allowed"), BUGS, ids=[bug.__name__ for bug, _, _ in BUGS])
-def test_a_seeded_bug_is_caught_by_its_check_wherever_it_breaks_the_promise(run, bug, check, allowed):
+def test_a_seeded_bug_is_found_by_its_check_unless_allowed(run, bug, check, allowed):
     guarantee, half, whole = run
     found = violations(bug(half, whole), guarantee)
     if guarantee in allowed:
@@ -149,14 +149,14 @@ def test_a_seeded_bug_is_caught_by_its_check_wherever_it_breaks_the_promise(run,
         assert check in found
 
 
-def test_an_output_may_come_late_only_in_at_most_once_and_only_where_its_sender_may_have_been_stopped(run):
+def test_a_late_output_of_a_stopped_run_is_allowed_in_at_most_once_only(run):
     guarantee, half, whole = run
     verdict = judge(reorder(half, whole), guarantee, EVENTS, may_be_late=True)
     found = {finding.check for finding in verdict.violations}
     assert ("order" in found) == (guarantee is not AMO)
 
 
-def test_a_local_store_may_be_as_of_an_earlier_commit_but_not_of_another_one_than_its_marker_names(run):
+def test_a_local_store_must_be_as_of_the_commit_that_its_marker_names(run):
     guarantee, half, whole = run
     earlier, now = half.dumps["sum"][0], whole.dumps["sum"][0]
     assert earlier.as_of < now.as_of
@@ -185,7 +185,7 @@ def double(evidence: Evidence) -> tuple[Evidence, Event]:
     return replace(evidence, changelogs=changelogs, dumps=dumps), last
 
 
-def test_a_deposit_that_counts_twice_is_a_violation_in_every_guarantee_however_often_it_was_echoed(run):
+def test_a_deposit_that_counts_twice_is_a_violation_in_every_guarantee(run):
     guarantee, _, whole = run
     doubled, last = double(whole)
     assert "state" in violations(doubled, guarantee)
@@ -205,7 +205,7 @@ def test_a_sum_in_an_output_that_the_inputs_do_not_make_is_a_violation(run):
     assert violations(outputs(whole, changed), guarantee) == {"running-sum"}
 
 
-def test_a_sum_that_falls_short_is_a_violation_unless_updates_may_be_missing(run):
+def test_a_low_sum_is_a_violation_unless_updates_may_be_missing(run):
     guarantee, _, whole = run
     place, record = next((n, r) for n, r in enumerate(whole.outputs) if b'"count":2' in r.value)
     short = record._replace(value=record.value.replace(b'"count":2', b'"count":1'))
@@ -219,7 +219,7 @@ def test_an_input_that_was_not_committed_in_the_end_is_a_violation(run):
     assert violations(replace(whole, checkpoints=half.checkpoints), guarantee) == {"lag"}
 
 
-def test_an_input_that_is_twice_in_the_log_says_that_nothing_can_be_said(run):
+def test_an_input_that_is_twice_in_the_log_is_a_violation(run):
     guarantee, _, whole = run
     assert "input" in violations(replace(whole, inputs=[*whole.inputs, whole.inputs[0]]), guarantee)
 

@@ -5,7 +5,7 @@ from samzapy.job.planner import plan
 from samzapy.verify.evidence import Record, by_task
 
 
-def test_a_changelogs_partition_counts_as_the_input_partition_of_its_task():
+def test_a_changelog_record_has_the_input_partition_of_its_task():
     config = load_job(
         {
             "job.name": "verified",

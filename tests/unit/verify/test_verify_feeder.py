@@ -45,7 +45,7 @@ def feed(streams):
 
 
 @pytest.mark.slow
-def test_events_are_written_in_order_up_to_the_limit_and_go_on_when_it_moves(streams, feed):
+def test_events_are_written_in_order_up_to_the_current_limit(streams, feed):
     feeder = feed(600)
     feeder.allow(200)
     until(lambda: feeder.acknowledged == 200, lambda: "200 events", DEADLINE_S)
@@ -74,7 +74,7 @@ def test_a_failure_to_write_is_raised_where_the_job_is_watched(streams, feed):
     until(failed, lambda: "the failure", DEADLINE_S)
 
 
-def test_events_that_the_system_does_not_take_are_a_failure_of_the_environment(streams, monkeypatch):
+def test_events_that_the_system_refuses_are_an_environment_failure(streams, monkeypatch):
     producer = streams.producer()
 
     def unanswered() -> None:

@@ -33,7 +33,7 @@ def write(streams: Streams, *records: tuple[bytes, bytes | None]) -> None:
 
 
 @pytest.mark.parametrize("last", [b"7", None])
-def test_a_wrong_record_replaces_a_value_until_the_jobs_own_last_word_is_written_again(streams, last):
+def test_a_wrong_record_stays_until_the_jobs_own_value_is_written_again(streams, last):
     write(streams, (b"a", b"5"), (b"a", last))
     before = replay(streams.read(CHANGELOG), 2)
     stranger = ForeignWriter(streams, CHANGELOG)

@@ -49,7 +49,7 @@ def test_what_a_guarantee_allows_is_counted_and_keeps_the_promise():
 
 
 @pytest.mark.parametrize("check", ["store", "state", "lag", "echo", "partition", "aborted-read", "progress"])
-def test_everything_else_that_is_found_is_a_mismatch_and_breaks_the_promise(check):
+def test_any_other_finding_is_a_mismatch_and_breaks_the_promise(check):
     broken = row(Guarantee.AT_LEAST_ONCE, Finding(check, 3, "something"))
     assert not broken.kept
     assert cells([broken])[6:] == ("3", "9.5", "BROKEN")

@@ -21,7 +21,7 @@ def test_the_same_seed_gives_the_same_events_and_another_one_does_not():
     assert list(events(500, "a")) != list(events(500, "b"))
 
 
-def test_events_are_numbered_and_some_accounts_are_much_busier_than_others():
+def test_events_are_numbered_and_accounts_follow_zipfs_law():
     made = list(events(20_000, "a"))
     assert [event.id for event in made] == list(range(20_000))
     assert [Event.decode(*event.encode()) for event in made[:100]] == made[:100]
@@ -50,7 +50,7 @@ def test_faults_are_in_order_each_in_its_own_stretch_after_the_first(scenario):
     assert scenario == MIXED or {fault.kind.value for fault in faults} == {scenario}
 
 
-def test_a_mixed_schedule_draws_from_all_kinds_and_sometimes_does_not_wait():
+def test_a_mixed_schedule_has_all_kinds_and_impatient_faults():
     faults = schedule(MIXED, list(Kind), 200, 100_000, "seed")
     assert {fault.kind for fault in faults} == set(Kind)
     assert {fault.patient for fault in faults} == {True, False}
@@ -60,7 +60,7 @@ def test_a_mixed_schedule_draws_from_all_kinds_and_sometimes_does_not_wait():
     ("kills", "expected"),
     [(2, [1, 1]), (9, [1] * 9), (24, [2] * 9 + [6])],
 )
-def test_kills_are_spread_over_the_scenarios_and_what_is_left_goes_to_mixed(kills, expected):
+def test_kills_are_spread_evenly_with_the_remainder_for_mixed(kills, expected):
     found = spread(kills, ALL)
     assert list(found.values()) == expected
     assert list(found) == ALL[: len(expected)]
@@ -73,7 +73,7 @@ def test_all_events_are_shared_out_among_the_scenarios():
     assert len({plan.own_seed for plan in made}) == len(made)
 
 
-def test_a_soak_draws_the_same_rounds_from_the_same_seed_and_ends_in_time():
+def test_a_soak_has_the_same_rounds_per_seed_and_ends_in_time():
     clock = ManualClock()
     rounds = soak(list(Guarantee), ALL, 3_600, 7, clock)
     first = list(islice(rounds, 80))
@@ -90,7 +90,7 @@ def test_the_options_of_a_scenario_lead_to_the_same_plan_alone():
         assert plans(plan.guarantee, plan.events, plan.faults, [plan.scenario], plan.seed) == (plan,)
 
 
-def test_events_come_all_the_time_during_an_upgrade_and_never_more_than_there_are():
+def test_an_upgrade_is_fed_in_small_steps_up_to_its_last_event():
     steps, written = 0, 4_000
     while written < 10_000:
         nearer = _next_step(written, 10_000)

@@ -45,7 +45,7 @@ def test_a_job_without_transactions_is_refused():
         target.check()
 
 
-def test_a_whole_run_is_stopped_only_where_it_holds_no_lock_of_the_system():
+def test_a_run_is_stopped_only_on_a_system_without_file_locks():
     assert Target("kafka", LOCAL, "broker:9092").may_stop_runs
     assert not Target("local", LOCAL).may_stop_runs
 
