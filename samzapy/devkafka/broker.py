@@ -69,9 +69,9 @@ class RunningBroker(NamedTuple):
 def remember(folder: Path, pid: int, port: int, version: str) -> RunningBroker:
     """Record that `pid` serves the folder, in one atomic write."""
     running = RunningBroker(pid, psutil.Process(pid).create_time(), port, version, process_start(pid))
-    beside = folder / f"{_FILE}.tmp"
-    beside.write_text(json.dumps(running._asdict()))
-    beside.replace(folder / _FILE)
+    new = folder / f"{_FILE}.tmp"
+    new.write_text(json.dumps(running._asdict()))
+    new.replace(folder / _FILE)
     return running
 
 
@@ -176,7 +176,7 @@ class DevBroker:
     """The broker of `folder`; several objects, in several processes, may stand for the same one.
 
     `port` 0 means the folder's last port, or a free one. A broker outlives its starter unless it is `tied` to it.
-    `listeners` are addresses beside `port`; `properties` are further lines of `server.properties`. A node of a larger
+    `listeners` are addresses besides `port`; `properties` are further lines of `server.properties`. A node of a larger
     cluster gets the `cluster_id` that all its nodes share. `version` is Kafka's, as `chosen_version` reads it; data
     that a newer version has written are not for an older one.
     """

@@ -61,10 +61,10 @@ def kafka_versions() -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda version: [int(part) for part in version.split(".")]))
 
 
-def chosen_version(wanted: str | None) -> str:
-    """The version for `wanted`, in full (`3.9.1`) or in part (`3.9`: its newest); for None SAMZAPY_KAFKA_VERSION, or
+def chosen_version(given: str | None) -> str:
+    """The version for `given`, in full (`3.9.1`) or in part (`3.9`: its newest); for None SAMZAPY_KAFKA_VERSION, or
     else `KAFKA_VERSION`. Raises EnvironmentFailure for one without pinned jars."""
-    name = wanted or os.environ.get(KAFKA_VERSION_VARIABLE) or KAFKA_VERSION
+    name = given or os.environ.get(KAFKA_VERSION_VARIABLE) or KAFKA_VERSION
     known = kafka_versions()
     found = [version for version in known if f"{version}.".startswith(f"{name}.")]
     if not found:
@@ -129,9 +129,9 @@ def verify(jars: Path, pinned: Mapping[str, str], memory: Path) -> None:
         seen[name] = [stat.st_size, stat.st_mtime_ns, digest]
         if known.get(name) != seen[name] and hashlib.sha512(jar.read_bytes()).hexdigest() != digest:
             raise EnvironmentFailure(f"{jar}: its SHA-512 is not the pinned one; delete {jars} and start again")
-    strangers = {path.name for path in jars.iterdir()} - pinned.keys()
-    if strangers:
-        raise EnvironmentFailure(f"{jars / min(strangers)}: is no pinned jar; delete {jars} and start again")
+    unpinned = {path.name for path in jars.iterdir()} - pinned.keys()
+    if unpinned:
+        raise EnvironmentFailure(f"{jars / min(unpinned)}: is no pinned jar; delete {jars} and start again")
     if seen != known:
         memory.write_text(json.dumps(seen))
 
@@ -141,13 +141,13 @@ def fetch(version: str, home: Path, jars: Path) -> None:
     EnvironmentFailure."""
     log, java, ivy = home / "resolve.log", find_java(KAFKA).line, installed_spark().jar("ivy-*.jar")
     with tempfile.TemporaryDirectory(dir=home, prefix="ivy-") as scratch:
-        settings, wanted, found = (Path(scratch, name) for name in ("settings.xml", "wanted.xml", "jars"))
+        settings, module, found = (Path(scratch, name) for name in ("settings.xml", "wanted.xml", "jars"))
         repository = os.environ.get(_REPOSITORY_VARIABLE)
         root, source = (f" root={quoteattr(repository)}", repository) if repository else ("", "Maven Central")
         cache = quoteattr(str(Path(scratch, "cache")))
         settings.write_text(_SETTINGS.format(cache=cache, root=root), "utf-8")
-        wanted.write_text(_WANTED.format(version=quoteattr(version)), "utf-8")
-        command = [*java, "-cp", str(ivy), "org.apache.ivy.Main", "-settings", str(settings), "-ivy", str(wanted)]
+        module.write_text(_WANTED.format(version=quoteattr(version)), "utf-8")
+        command = [*java, "-cp", str(ivy), "org.apache.ivy.Main", "-settings", str(settings), "-ivy", str(module)]
         try:
             with log.open("wb") as output:
                 subprocess.run(

@@ -58,7 +58,7 @@ class PreparedJob(StartableJob):
     """A job that this run owns: everything that it needs was checked or created.
 
     - `ends`: the offset at which each partition ends; None for an endless run.
-    - `run_id`, `epoch`: the run as recorded beside the checkpoints, None without a record. The epochs of its attempts
+    - `run_id`, `epoch`: the run as recorded next to the checkpoints, None without a record. The epochs of its attempts
       are greater than `epoch`.
     - `guarantee_warnings`: the reasons why its guarantee is weakened.
     - `clocks`: the event-time clocks of earlier runs.

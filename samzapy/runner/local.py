@@ -155,11 +155,11 @@ class LocalRunner(Runner):
         """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the
         job."""
         job.announce()
-        with StopSignals() as signals:
-            outcome = self._supervised(job.claim(), options, signals)
-        return replace(outcome, restart=None) if signals.received or options.stop.asked else outcome
+        with StopSignals(options.stop):
+            outcome = self._supervised(job.claim(), options)
+        return replace(outcome, restart=None) if options.stop.asked else outcome
 
-    def _supervised(self, prepared: PreparedJob, options: RunOptions, signals: StopSignals) -> JobOutcome:
+    def _supervised(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
         config, token, is_told = prepared.config, run_token(), False
         options.on_claimed(prepared)
         if prepared.model.standbys:
@@ -171,12 +171,9 @@ class LocalRunner(Runner):
         # The container logs in this process.
         coordinator = coordinator_of(prepared, spec, listen=lambda *_: None)
 
-        def asked() -> bool:
-            return signals.received or options.stop.asked
-
         def report() -> bool:
             nonlocal is_told
-            if asked() and not is_told:
+            if options.stop.asked and not is_told:
                 is_told = True
                 options.on_event(STOPPING)
             options.on_status(coordinator.status())
@@ -184,13 +181,12 @@ class LocalRunner(Runner):
 
         ownership = Ownership.of(config, prepared.run_id)
         restarts = self._restarts(prepared, coordinator, ownership, options, token)
-        signals.calls(restarts.stop)
         with ExitStack() as stack:
             stack.enter_context(options.stop.stops(restarts.stop))
             stack.callback(report)
             stack.callback(ownership.close)
             close_page = stack.enter_context(_page(config, coordinator, options, token))
-            watch = stack.enter_context(watching(prepared, coordinator, options.on_event, asked))
+            watch = stack.enter_context(watching(prepared, coordinator, options.on_event, lambda: options.stop.asked))
             watch.checks.add(Row("status", STATUS_PACE_S, report), asks=False)
             try:
                 restarts.run()
@@ -200,7 +196,7 @@ class LocalRunner(Runner):
                 raise JobTakenOver(coordinator.abandoned) from cause
             if watch.lets_go:
                 close_page()
-        return JobOutcome(coordinator.status(), asked() or coordinator.stopping, watch.restart)
+        return JobOutcome(coordinator.status(), options.stop.asked or coordinator.stopping, watch.restart)
 
     def _restarts(
         self,

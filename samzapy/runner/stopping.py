@@ -60,14 +60,13 @@ class StopSwitch:
 
 @final
 class StopSignals:
-    """A context in which the first signal calls `stop`; any further one calls `abort` and ends the process with 128 +
+    """A context in which the first signal asks `switch`; any further one calls `abort` and ends the process with 128 +
     its number.
 
     SIGHUP says that the terminal is gone: shell and kernel both send it, so it stops the job and never ends the
     process. Under `nohup` it is ignored.
 
-    A runner enters it before it claims the job, and says with `calls` how the job is stopped once it can be. A signal
-    in between is kept until then: a run that has claimed its job stops in order, and gives the job back.
+    A runner enters it before it claims the job: a run that has claimed its job stops in order, and gives the job back.
 
     Outside the main thread it does nothing: then the surrounding program handles signals. A handler that was not
     installed from Python, as in a server that embeds Python, stays in place: Python could not restore it.
@@ -75,26 +74,20 @@ class StopSignals:
     A forked child, as of a `multiprocessing.Pool` in a task, handles signals as if there were no context.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, switch: StopSwitch) -> None:
         self._pid = os.getpid()
-        self._stop: Callable[[], None] = _nothing
-        self._abort: Callable[[], None] = _nothing
+        self._switch = switch
+        self._is_repeated = False
         self._previous: dict[signal.Signals, Any] = {}
-        self.received = False
-
-    def calls(self, stop: Callable[[], None], abort: Callable[[], None] = _nothing) -> None:
-        """Call these from now on; `stop`, which may be called twice, at once if a signal has come already."""
-        self._stop, self._abort = stop, abort
-        if self.received:
-            stop()
+        self.abort: Callable[[], object] = _nothing
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
             known = {number: signal.getsignal(number) for number in SIGNALS}
             if known[signal.SIGHUP] is signal.SIG_IGN:
                 del known[signal.SIGHUP]
-            heard = [number for number, handler in known.items() if handler is not None]
-            self._previous = {number: signal.signal(number, self._handle) for number in heard}
+            replaceable = [number for number, handler in known.items() if handler is not None]
+            self._previous = {number: signal.signal(number, self._handle) for number in replaceable}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -106,13 +99,13 @@ class StopSignals:
             self.__exit__(None, None, None)
             os.kill(os.getpid(), number)
             return
-        if not self.received:
-            self.received = True
-            self._stop()
+        if not self._is_repeated:
+            self._is_repeated = True
+            self._switch.ask()
             return
         if number == signal.SIGHUP:
             return
         try:
-            self._abort()
+            self.abort()
         finally:
             os._exit(128 + number)

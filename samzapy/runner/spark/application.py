@@ -292,9 +292,9 @@ def one_line(cause: BaseException) -> str:
 
 
 @contextmanager
-def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -395,6 +395,6 @@ class SparkJob:
         except Exception as cause:  # noqa: BLE001  # every reason is kept for `error`
             self._error = cause
         finally:
-            # Before `ended`, which looks at it.
+            # Before `ended`, which reads it.
             self._over = True
             self._ended()

@@ -39,7 +39,7 @@ _CLIENT = re.compile(
     r"\S+ [A-Z]+ StandaloneAppClient\$ClientEndpoint: (?:Executor updated: \S+ is now "
     r"(?P<end>EXITED|FAILED|LOST)(?P<why>.*))?"
 )
-#: Seconds between two looks at a JVM that starts.
+#: Seconds between two checks of a JVM that starts.
 _PACE_S = 0.05
 
 

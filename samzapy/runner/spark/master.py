@@ -394,20 +394,20 @@ def environment(conf: Mapping[str, str], master: Master, spark_home: Path, prope
     `spark.pyspark.python` takes precedence, as in Spark; pyspark itself reads only the variable.
     """
     submit = f"--properties-file {shlex.quote(str(properties))}"
-    wanted = {
+    variables = {
         "SPARK_HOME": str(spark_home),
         "PYSPARK_PIN_THREAD": "true",
         "PYSPARK_SUBMIT_ARGS": f"{submit} {os.environ.get('PYSPARK_SUBMIT_ARGS', 'pyspark-shell')}",
     }
     if master.on_this_machine:
-        wanted["PYSPARK_PYTHON"] = wanted["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        variables["PYSPARK_PYTHON"] = variables["PYSPARK_DRIVER_PYTHON"] = sys.executable
         # The daemon of the Python workers would import from the current folder first (before Python 3.11 it does).
-        wanted["PYTHONSAFEPATH"] = "1"
-        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", _LOOPBACK)
+        variables["PYTHONSAFEPATH"] = "1"
+        variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", _LOOPBACK)
     given = conf.get(_PYTHON)
     if given:
-        wanted["PYSPARK_PYTHON"] = given
-    return wanted
+        variables["PYSPARK_PYTHON"] = given
+    return variables
 
 
 def default_settings(home: Path) -> dict[str, str]:

@@ -43,7 +43,7 @@ def place_records(config: JobConfig) -> JobRecords | None:
 class Locality:
     """The place of each task, by name. Safe to use from several threads.
 
-    1. `watch` reads the record beside the checkpoints. From then on a row of the checks writes the changes there, so
+    1. `watch` reads the record next to the checkpoints. From then on a row of the checks writes the changes there, so
        that no container waits for a slow broker.
     2. It is best effort: a failure is logged.
     3. Every run numbers its executors again, so only the hosts of an earlier run count.
@@ -101,7 +101,7 @@ class Locality:
 
 
 def to_json(places: Mapping[str, Place]) -> dict[str, Any]:
-    """The record beside the checkpoints. The executors are only informative."""
+    """The record next to the checkpoints. The executors are only informative."""
     return {"tasks": {task: {"host": at.host, "executor": at.executor} for task, at in sorted(places.items())}}
 
 

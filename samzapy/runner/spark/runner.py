@@ -232,7 +232,7 @@ class SparkRunner(Runner):
         ):
             if job.announce():
                 starting.warm()
-            signals = handlers.enter_context(StopSignals())
+            signals = handlers.enter_context(StopSignals(options.stop))
             prepared = job.claim()
             options.on_claimed(prepared)
             model = prepared.model
@@ -253,7 +253,7 @@ class SparkRunner(Runner):
                 signals=signals,
             )
             outcome = run.run(self._clock)
-        return replace(outcome, restart=None) if run.stop_asked else outcome
+        return replace(outcome, restart=None) if options.stop.asked else outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,15 +268,10 @@ class SparkRun:
     options: RunOptions
     signals: StopSignals
 
-    @property
-    def stop_asked(self) -> bool:
-        """Whether a stop was asked for, by a signal or a program."""
-        return self.signals.received or self.options.stop.asked
-
     def run(self, clock: Clock) -> JobOutcome:
         """Run to the end. Raises JobFailed, JobTakenOver, EnvironmentFailure."""
         uncommitted: StoppedUncommitted | None = None
-        with watching(self.prepared, self.coordinator, self.options.on_event, lambda: self.stop_asked) as watch:
+        with watching(self.prepared, self.coordinator, self.options.on_event, lambda: self.options.stop.asked) as watch:
             spark = self.starting.application(self._is_over)
             if spark is None:
                 return self._end_before_spark(watch)
@@ -295,7 +290,7 @@ class SparkRun:
         return JobOutcome(self.coordinator.status(), supervisor.stopped, watch.restart)
 
     def _is_over(self) -> bool:
-        return self.stop_asked or self.coordinator.stopping or self.coordinator.abandoned is not None
+        return self.options.stop.asked or self.coordinator.stopping or self.coordinator.abandoned is not None
 
     def _start(self, spark: SparkApplication, watch: OwnershipWatch, clock: Clock) -> Supervisor:
         """The supervisor of the containers on that Spark, with its rows of the checks."""
@@ -321,7 +316,7 @@ class SparkRun:
         )
 
     def _supervise(self, supervisor: Supervisor, spark: SparkApplication) -> None:
-        self.signals.calls(supervisor.stop, spark.kill)
+        self.signals.abort = spark.kill
         with self.options.stop.stops(supervisor.stop):
             supervisor.run()
 

@@ -34,7 +34,7 @@ _OWN = re.compile(rf"(?:__main__|{re.escape(plugins.__name__)})[:.][A-Za-z_]\w*"
 _CACHE = "__msgspec_cache__"
 #: The start of the name of an archive of modules.
 _ARCHIVE = "samzapy-code-"
-#: Bytes of code beside a job file that are still shipped by themselves.
+#: Bytes of code next to a job file that are still shipped by themselves.
 _MOST_BYTES = 64 * 1024 * 1024
 #: The time of every entry of an archive, so that equal code makes equal archives.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
@@ -153,7 +153,7 @@ def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
         file = getattr(module, "__file__", None)
         if not file or not file.endswith(".py") or not Path(file).is_relative_to(folder) or is_installed(file):
             continue
-        # A module in an archive is not a file: in YARN's cluster mode pyspark itself is in one beside the job file.
+        # A module in an archive is not a file: in YARN's cluster mode pyspark itself is in one next to the job file.
         if Path(file).is_file():
             yield str(Path(file).relative_to(folder)), Path(file)
 

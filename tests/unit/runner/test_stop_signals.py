@@ -15,7 +15,7 @@ from samzapy.config.loader import load_job
 from samzapy.runner.base import RunOptions, StartableJob
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import preparing
-from samzapy.runner.stopping import STOPPING, StopSignals
+from samzapy.runner.stopping import STOPPING, StopSignals, StopSwitch
 from samzapy.system.clients import job_clients, system_factory
 
 
@@ -87,29 +87,20 @@ def test_a_run_that_is_stopped_right_after_its_claim_says_so_and_gives_the_job_b
 
 def test_a_signal_is_kept_until_it_is_known_how_the_job_stops():
     before = signal.getsignal(signal.SIGTERM)
-    called = []
-    with StopSignals() as signals:
+    called, switch = [], StopSwitch()
+    with StopSignals(switch):
         os.kill(os.getpid(), signal.SIGTERM)
-        assert signals.received
-        assert not called
-        signals.calls(lambda: called.append("stop"))
-        assert called == ["stop"]
+        assert switch.asked
+        with switch.stops(lambda: called.append("stop")):
+            assert called == ["stop"]
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_signal_that_comes_later_stops_the_job_at_once():
-    called = []
-    with StopSignals() as signals:
-        signals.calls(lambda: called.append("stop"))
-        assert not called
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert called == ["stop"]
-
-
 def test_a_terminal_that_goes_away_stops_the_job_in_order_however_often_its_signal_comes():
-    called = []
-    with StopSignals() as signals:
-        signals.calls(lambda: called.append("stop"), lambda: called.append("abort"))
+    called, switch = [], StopSwitch()
+    with StopSignals(switch) as signals, switch.stops(lambda: called.append("stop")):
+        signals.abort = lambda: called.append("abort")
+        assert not called
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGHUP)
     assert called == ["stop"]
@@ -117,10 +108,11 @@ def test_a_terminal_that_goes_away_stops_the_job_in_order_however_often_its_sign
 
 def test_a_run_under_nohup_outlives_its_terminal():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    switch = StopSwitch()
     try:
-        with StopSignals() as signals:
+        with StopSignals(switch):
             os.kill(os.getpid(), signal.SIGHUP)
-            assert not signals.received
+            assert not switch.asked
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

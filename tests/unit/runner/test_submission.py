@@ -211,7 +211,7 @@ def test_a_second_job_with_modules_in_another_folder_is_refused(place):
         (place / name / "job.properties").write_text(page_view_job(name, task__class="task_of_both:Task"))
     assert samzapy.run("first/job.properties", until_end=True, runner="local").status.processed == 4
     with pytest.raises(
-        ConfigError, match=r"imported the modules next to the job file in .*first, .*process of its own"
+        ConfigError, match=r"this process has the modules next to the job file in .*first, .*in another process"
     ):
         samzapy.run("second/job.properties", until_end=True, runner="local")
     assert samzapy.run("first/job.properties", until_end=True, runner="local").status.processed == 0
