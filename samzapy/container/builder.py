@@ -16,7 +16,7 @@ from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
 from samzapy.config.task import Guarantee
-from samzapy.container.commit.protocol import AtMostOnce, CommitProtocol, StateWriter
+from samzapy.container.commit_protocol import AtMostOnce, CommitProtocol, StateWriter
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.inputs.inputs import Inputs, container_inputs, heads_of
@@ -195,7 +195,7 @@ class ContainerBuilder:
         side: SideInputs,
         committer: CommitProtocol,
         should_stop: Callable[[], bool],
-        drain_to: Callable[[], Mapping[SystemStreamPartition, int] | None],
+        should_drain: Callable[[], bool],
     ) -> RunLoop:
         task = self.config.task
         return RunLoop(
@@ -204,7 +204,7 @@ class ContainerBuilder:
             self.tasks.executor(should_stop),
             side=side,
             committer=committer,
-            control=LoopControl(should_stop, drain_to, task.window_ms, task.commit_ms),
+            control=LoopControl(should_stop, should_drain, self.heads, task.window_ms, task.commit_ms),
             clock=self._clock,
         )
 

@@ -25,7 +25,7 @@ from samzapy import native
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.builder import ContainerBuilder, JobProgress
-from samzapy.container.commit.protocol import CommitProtocol
+from samzapy.container.commit_protocol import CommitProtocol
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.side_inputs import SideInputs
@@ -239,13 +239,10 @@ class Container:
         committer.commit([task for task in self._tasks if self._must_commit(task, progress)], force=True)
         self._start_inputs(inputs)
         reach("start.7")
-        loop = builder.run_loop(self._tasks, inputs, side, committer, should_stop, self._drain_to)
+        loop = builder.run_loop(self._tasks, inputs, side, committer, should_stop, self._heartbeat.should_drain)
         self._running = _Running(loop, inputs, side, committer)
         self._committed.publish(published_stores(self._stores.values()))
         return loop
-
-    def _drain_to(self) -> Mapping[SystemStreamPartition, int] | None:
-        return self._builder.heads() if self._heartbeat.should_drain() else None
 
     def _must_own(self) -> None:
         """Ask the coordinator, and look which run is the owner. Raises TaskMigrated."""

@@ -30,7 +30,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 
 from samzapy.api.stream import SystemStreamPartition
@@ -93,7 +93,7 @@ class RestartingContainer:
         lease: ContainerLease,
         ownership: Ownership,
         produce: ErrorPolicy | None = None,
-        beside: AbstractContextManager[object] | None = None,
+        beside: Sequence[AbstractContextManager[object]] = (),
         transaction_timeout_ms: int = 60_000,
         clock: Clock = SYSTEM_CLOCK,
         ask: Callable[[], object] = lambda: None,
@@ -101,7 +101,7 @@ class RestartingContainer:
         """`produce`: the number of repetitions of a failed send, which repeats all work since the last commit.
         `beside`: entered while containers run. `transaction_timeout_ms`: for the warning about longer transactions.
         `ask`: as of `Outage`."""
-        self._beside = beside or nullcontext()
+        self._beside = beside
         self._build = build
         self._ownership = ownership
         self._clock = clock
@@ -124,7 +124,9 @@ class RestartingContainer:
         """Run to the end. Raises a container's error if a restart cannot help, or if another attempt owns the
         container. The log has the traceback of a failure of the user's code."""
         try:
-            with self._beside:
+            with ExitStack() as entered:
+                for each in self._beside:
+                    entered.enter_context(each)
                 return self._run()
         except SamzapyError as failure:
             found = user_failure(failure)
@@ -166,33 +168,36 @@ class RestartingContainer:
             return max(_PAUSES_S, self._asked_for, key=len)
         return self._asked_for if isinstance(failure, ProducerError) else ()
 
+    @contextmanager
+    def _between(self, container: Container, phase: str) -> Iterator[Heartbeat]:
+        """Between two starts no container reports, and a broker's outage may outlast a lease."""
+        between = Heartbeat(self._lease, container.report, self._clock)
+        between.phase(phase)
+        between.start()
+        try:
+            yield between
+        except BaseException:
+            between.finish("restarting")
+            raise
+
     def _outlast(self, container: Container, failure: SamzapyError) -> ContainerReport | None:
         """Wait for the end of an outage; returns the last report if a stop has come before. Nothing is left to commit
         then."""
-        between = Heartbeat(self._lease, container.report, self._clock)
-        between.phase("waiting")
-        between.start()
-        phase = "restarting"
-        try:
+        with self._between(container, "waiting") as between:
             anew = container.commits > 1
-            if self._outage.outlast(failure, lambda: not (between.should_stop() or self._stopped.is_set()), anew=anew):
-                self._check_ownership()
-            else:
-                phase = "done"
-        finally:
-            report = between.finish(phase)
-        return report if phase == "done" else None
+            if not self._outage.outlast(
+                failure, lambda: not (between.should_stop() or self._stopped.is_set()), anew=anew
+            ):
+                return between.finish("done")
+            self._check_ownership()
+            between.finish("restarting")
+            return None
 
     def _wait(self, container: Container, failure: SamzapyError, seconds: float) -> None:
-        # Between two starts no container reports, and a broker's outage may outlast a lease.
-        between = Heartbeat(self._lease, container.report, self._clock)
-        between.phase("restarting")
-        between.start()
-        try:
+        with self._between(container, "restarting") as between:
             self._check_ownership()
             self._explain(failure)
             self._stopped.wait(seconds)
-        finally:
             between.finish("restarting")
 
     def _check_lease(self, container: Container, failure: SamzapyError) -> None:
@@ -285,7 +290,7 @@ def build_container(
     new_clients = partial(job_clients, config, f"{model.id}-metrics")
     tasks = frozenset(task.name for task in model.tasks)
     reporting = Reporting(config.metrics_reporters, header, tasks, metrics, new_clients, clock)
-    beside = _together(reporting, watch, process.serve_port(config, model, lease, metrics, stores))
+    beside = reporting, watch, process.serve_port(config, model, lease, metrics, stores)
     return RestartingContainer(
         build=build,
         lease=lease,
@@ -311,11 +316,3 @@ def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: Cont
     if not wanted.stall_fails:
         process = ContainerProcess(process.lines)
     return ContainerWatch(lag, clock, wanted.stall_ms / 1000, process)
-
-
-@contextmanager
-def _together(*contexts: AbstractContextManager[object]) -> Iterator[None]:
-    with ExitStack() as entered:
-        for each in contexts:
-            entered.enter_context(each)
-        yield

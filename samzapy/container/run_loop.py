@@ -6,13 +6,18 @@ One turn:
    executor's steps as well
 2. end the inputs where they end now, if the job is being drained
 3. poll, and pass the messages to the executor; after each of its steps do what the task has requested
-4. end the partitions whose messages are all processed, and tell tasks without a partition left
+4. end the partitions whose messages are all processed, and call tasks without a partition left
+
+The calls go one way: the loop passes messages in, and the executor yields a `Step` after each piece of work. The loop
+alone acts on a step: requests of the task, timers, commits, the stop.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from math import inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -20,11 +25,10 @@ from typing import NamedTuple
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock, Schedule
-from samzapy.container.commit.protocol import CommitProtocol
+from samzapy.container.commit_protocol import CommitProtocol
 from samzapy.container.event_time.control_messages import SentControl
-from samzapy.container.inputs.inputs import NOTHING, Inputs, Polled
+from samzapy.container.inputs.inputs import NOTHING, Inputs, Polled, Run
 from samzapy.container.side_inputs import SideInputs
-from samzapy.container.tasks.executor import Delivery, Quiet, Step, TaskExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
 
 _offset = attrgetter("offset")
@@ -35,16 +39,82 @@ MAX_WAIT_S = 0.1
 _MAX_CHECK_S = 0.05
 
 
+Delivery = tuple[TaskInstance, SystemStreamPartition, Run]
+
+
+class Step(NamedTuple):
+    """Some code of the task has run: it may have outputs, requests and due timers.
+
+    `moved`: messages have moved its clock, and `on_clock` was not called for that. `control`: the control message that
+    the task has come to; all messages before it are processed.
+    """
+
+    task: TaskInstance
+    moved: bool = False
+    control: tuple[SystemStreamPartition, SentControl] | None = None
+
+
+class Load(NamedTuple):
+    """The accepted messages of an executor.
+
+    `full`: it takes no more now. `idle`: all are processed, or wait until `due_at` (monotonic). `busy`: there is more
+    to do right now. `held`: the partitions whose tasks have enough.
+    """
+
+    full: bool = False
+    idle: bool = True
+    busy: bool = False
+    due_at: float = inf
+    held: frozenset[SystemStreamPartition] = frozenset()
+
+
+class Quiet(Enum):
+    """What a wait for messages in flight makes possible."""
+
+    CALL = auto()
+    """Another call into the task: no message has started and not ended, or was overtaken."""
+    CHANGE = auto()
+    """A change of the task's stores: the failure of no message would undo it."""
+    COMMIT = auto()
+    """A commit without gaps."""
+
+
+class TaskExecutor(ABC):
+    """Processes the messages of a container's tasks: one at a time, in batches, or with several in flight."""
+
+    @abstractmethod
+    def process(
+        self, deliveries: Iterable[Delivery], ended: Collection[SystemStreamPartition]
+    ) -> Generator[Step, None, None]:
+        """Process the messages, or accept them for later calls, and go on with accepted ones. Nothing more comes of the
+        partitions that have `ended`. A caller that closes the generator leaves the rest to the next start."""
+
+    @property
+    @abstractmethod
+    def load(self) -> Load:
+        """The messages that it has accepted."""
+
+    @abstractmethod
+    def settle(self, quiet: Quiet, task: TaskInstance | None = None, *, stopping: bool) -> str:
+        """Wait for messages in flight, of the task or of all. `stopping`: the loop ends, so only messages that must end
+        are waited for. Returns the tasks that prevent a commit for too long, else nothing."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up the messages in flight."""
+
+
 class LoopControl(NamedTuple):
     """What a run loop asks its container, and its periods.
 
     `should_stop`, asked between steps: whether to commit and stop. It raises to end the attempt without a commit.
-    `drain_to`, asked between polls: the offsets where the inputs end once the job is drained, None until then.
+    `should_drain`, asked between polls: whether to end the inputs at their `heads`, the ends of their partitions now.
     `window_ms`, `commit_ms`: milliseconds between calls of `window`, and between commits; zero or less: never.
     """
 
     should_stop: Callable[[], bool]
-    drain_to: Callable[[], Mapping[SystemStreamPartition, int] | None]
+    should_drain: Callable[[], bool]
+    heads: Callable[[], Mapping[SystemStreamPartition, int]]
     window_ms: int
     commit_ms: int
 
@@ -69,7 +139,7 @@ class RunLoop:
         self._inputs = inputs
         self._executor = executor
         self._committer = committer
-        self._should_stop, self._drain_to = control.should_stop, control.drain_to
+        self._should_stop, self._should_drain, self._heads = control[:3]
         self._clock = clock
         self._draining = False
         self._readers: dict[SystemStreamPartition, list[TaskInstance]] = {}
@@ -85,7 +155,7 @@ class RunLoop:
         self._idle = Schedule(min((task.event_clock.check_ms for task in tasks), default=0), now)
         #: What is due, in this order; without a schedule at each check.
         self._agenda: list[tuple[Schedule | None, Callable[[], object]]] = [
-            (None, side.poll),
+            *([(None, side.poll)] if side.follows else []),
             (self._window, self.window),
             (None, self._advance_clocks),
             (self._commit, self.commit),
@@ -313,9 +383,9 @@ class RunLoop:
     # Ends
 
     def _check_drain(self) -> None:
-        if not self._draining and (ends := self._drain_to()) is not None:
+        if not self._draining and self._should_drain():
             self._draining = True
-            self._inputs.end_at(ends)
+            self._inputs.end_at(self._heads())
 
     def _end_partitions(self) -> None:
         """End the partitions of which all polled messages are processed, and call the tasks that have none left."""

@@ -227,9 +227,14 @@ class SideInputs:
             if ssp not in done
         }
 
+    @property
+    def follows(self) -> bool:
+        """Whether `poll` has anything to do."""
+        return bool(self._readers)
+
     def poll(self) -> None:
         """Process the messages that have arrived, if it is time. Raises the errors of processors and decoders."""
-        if not self._readers or not self._due.due(now := self._clock.monotonic()):
+        if not self._due.due(now := self._clock.monotonic()):
             return
         try:
             batches = self._read(0.0, _MOST_RECORDS)

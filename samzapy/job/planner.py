@@ -96,8 +96,7 @@ def growth(inputs: Mapping[SystemStream, InputPartitions], of: Iterable[SystemSt
         if known.expanded:
             yield (
                 f"{stream}: has grown from {known.grouped} to {known.last} partitions; partition p is read by the task "
-                "of "
-                f"p % {known.grouped}, where its keys' state is"
+                f"of p % {known.grouped}, where its keys' state is"
             )
 
 
@@ -374,8 +373,7 @@ def refusal(
     if further and tasks and keeps_state(config.stores):
         return (
             f"{has}, for {len(further) + len(tasks)} tasks in all; the job's state is by {len(tasks)}: give it fewer "
-            "partitions, "
-            "leave it out of task.inputs, or start a new job (job.id)"
+            "partitions, leave it out of task.inputs, or start a new job (job.id)"
         )
     if joining and groups != set(tasks):
         return f"{has}, and the {len(tasks)} tasks join their inputs: messages of equal keys would not meet in one task"

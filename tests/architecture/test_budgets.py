@@ -64,7 +64,7 @@ def test_a_trace_has_the_modules_of_each_step(step):
     expected = {
         "at a start": "config/job",
         "by a message": "container/run_loop",
-        "by a commit": "container/commit/protocol",
+        "by a commit": "container/commit_protocol",
         "by a query": "queries/committed",
     }
     assert not [name for name, touched in step() if expected[name] not in touched]

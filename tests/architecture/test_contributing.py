@@ -80,7 +80,7 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
         ],
     },
     "Add a metric": {
-        "samzapy/container/commit/protocol.py": [
+        "samzapy/container/commit_protocol.py": [
             ("self._commits =", 'self._toys = settings.metrics.counter("commit", "toys")\n        self._commits =')
         ],
         "samzapy/metrics/families.py": [
@@ -111,7 +111,7 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
         ],
     },
     "Add a commit step": {
-        "samzapy/container/commit/protocol.py": [
+        "samzapy/container/commit_protocol.py": [
             ("    7  count it\n", "    6a say that the stores have it\n    7  count it\n"),
             (
                 "        # 7  count it\n",

@@ -419,26 +419,26 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/unit/container/errors/test_error_policies.py",),
     ),
     Mutant(
-        "samzapy/container/commit/protocol.py",
+        "samzapy/container/commit_protocol.py",
         "        self._must_own()\n        epoch, now, atomic",
         "        epoch, now, atomic",
         (_COMMIT,),
     ),
-    Mutant("samzapy/container/commit/protocol.py", "ends[ssp] - 1", "ends[ssp]", (_FOREIGN,)),
+    Mutant("samzapy/container/commit_protocol.py", "ends[ssp] - 1", "ends[ssp]", (_FOREIGN,)),
     Mutant(
-        "samzapy/container/commit/protocol.py",
+        "samzapy/container/commit_protocol.py",
         "                    producer.flush()\n",
         "                    pass\n",
         (_COMMIT,),
     ),
     Mutant(
-        "samzapy/container/commit/protocol.py",
+        "samzapy/container/commit_protocol.py",
         '        reach("commit.5a")\n        self._must_own()\n        state.commit(tasks)\n',
         '        reach("commit.5a")\n        for task in tasks:\n            task.stores.apply(task.changelog_offsets, offsets[task.name])\n        reach("commit.6")\n        state.commit(tasks)\n',
         (_COMMIT,),
     ),
     Mutant(
-        "samzapy/container/commit/protocol.py",
+        "samzapy/container/commit_protocol.py",
         "        if now - self._looked_at > self._look_s:\n",
         "        if self._looked_at < 0:\n",
         (_OWNED + "::test_a_poll_is_not_processed_if_another_run_took_over_while_driver_and_container_stood_still",),
@@ -468,7 +468,7 @@ _COMMITS: tuple[Mutant, ...] = (
         (_OWNED,),
     ),
     Mutant(
-        "samzapy/container/errors/dead_letters.py",
+        "samzapy/container/errors/user_failures.py",
         "self._ids.letter(envelope, number)",
         "self._ids.letter(envelope, 0)",
         ("tests/unit/container/outputs/test_effectively_once.py", "tests/unit/container/errors/test_error_policies.py"),
@@ -594,7 +594,7 @@ _COMMITS: tuple[Mutant, ...] = (
 #: What containers, tasks, partitions and inputs have to do with one another.
 _OTHERS = (
     Mutant(
-        "samzapy/container/commit/protocol.py",
+        "samzapy/container/commit_protocol.py",
         "ssp: max(offset, ends.get(ssp, offset)) for",
         "ssp: ends.get(ssp, offset) for",
         (_CONTAINERS,),
@@ -618,7 +618,7 @@ _OTHERS = (
         (_CONTAINERS,),
     ),
     Mutant(
-        "samzapy/container/errors/dead_letters.py",
+        "samzapy/container/errors/user_failures.py",
         'place = b"%d:%d" % (envelope.offset, number)',
         "place = None",
         (_CONTAINERS,),

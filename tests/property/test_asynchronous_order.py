@@ -16,8 +16,8 @@ from samzapy.container.event_time.clock import EventClock
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Outbox
 from samzapy.container.outputs.output_ids import OutputIds
+from samzapy.container.run_loop import Quiet
 from samzapy.container.tasks.asynchronous import AsyncMessages
-from samzapy.container.tasks.executor import Quiet
 from samzapy.container.tasks.in_flight import EventLoop
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.errors import SerdeError

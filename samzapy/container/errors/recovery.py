@@ -23,8 +23,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.dead_letters import DeadLetters
-from samzapy.container.errors.user_failures import handled_failure
+from samzapy.container.errors.user_failures import DeadLetters, handled_failure
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope

@@ -1,4 +1,5 @@
-"""Describes a failure of the user's code: the exception, the line of the user's code, the whole traceback.
+"""Describes a failure of the user's code, for people and as a dead letter: the exception, the line of the user's code,
+the whole traceback.
 
 The line comes from the innermost frame of the user's code: neither samzapy's own, nor of Python's library, nor of an
 installed package. A task that is itself an installed package has none of these; then it is the outermost frame outside
@@ -11,16 +12,25 @@ import sys
 import traceback
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cache
 from inspect import isawaitable, iscoroutine
 from pathlib import Path
 from typing import Any, NoReturn
 
 from samzapy.api.batch import MessageBatch
-from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.errors import FailedCall, SamzapyError, SerdeError, StoreRefused, TaskFailed
+from samzapy.api.envelope import ID_HEADER, Headers, IncomingMessageEnvelope
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import OutgoingRecord
+from samzapy.clock import Clock
+from samzapy.config.error_policy import Stage
+from samzapy.container.outputs.output_ids import OutputIds
+from samzapy.container.outputs.producers import size_of
+from samzapy.errors import FailedCall, RecordTooLarge, SamzapyError, SerdeError, StoreRefused, TaskFailed
 from samzapy.job.lease import LONGEST_LINE, LONGEST_TRACEBACK, UserFailure
 from samzapy.plugins import is_installed
 from samzapy.strict_json import sendable
+
+Pair = tuple[bytes | None, bytes | None]
 
 _SAMZAPY = Path(__file__).resolve().parents[2]
 #: The package's own tasks, which stand for a user's.
@@ -93,6 +103,109 @@ def _roots() -> Sequence[str]:
     return [entry or str(Path.cwd()) for entry in sys.path]
 
 
+PREFIX = "samzapy-error-"
+_LONGEST_REASON = 1_000
+#: What a system adds to a record, an upper bound.
+_ENVELOPE_BYTES = 512
+
+
+class DeadLetters:
+    """Writes the dead letters of one task among its outputs: an input that failed, with its position and the reason.
+
+    The record has the input's key and value bytes and headers, and on top, all as UTF-8 text:
+
+        samzapy-error-stage       deserialize, process, serialize or produce
+        samzapy-error-reason      the exception's message, a kilobyte at most
+        samzapy-error-exception   the exception's class
+        samzapy-error-traceback   where it was raised, eight kilobytes at most
+        samzapy-error-topic       the input's stream, partition and offset
+        samzapy-error-partition
+        samzapy-error-offset
+        samzapy-error-task        the task's name
+        samzapy-error-time-ms     when, in milliseconds since 1970
+
+    If the letter is larger than its stream takes, the traceback is cut as much as needed. The policy of `produce` decides
+    about one that is still too large.
+
+    The letter about an output that does not serialize, or is too large, carries the input of that output. Outputs of
+    `window` or `on_end_of_stream` come from no input: their letters have no key, value or position.
+    """
+
+    def __init__(
+        self,
+        stream: SystemStream,
+        task_name: str,
+        raw: Callable[[SystemStreamPartition, int], Pair],
+        clock: Clock,
+        deliver: Callable[[str, OutgoingRecord], None],
+        limit_of: Callable[[SystemStream], int | None],
+        *,
+        ids: OutputIds | None = None,
+    ) -> None:
+        """`deliver` takes a letter for a system. `limit_of` gives the bytes of a stream's largest record; called once.
+        With `ids` letters carry ids, of another kind than the task's outputs."""
+        self._deliver = deliver
+        self.stream = stream
+        self._task_name = task_name
+        self._raw = raw
+        self._clock = clock
+        self._ids = ids
+        self._limit_of = cache(limit_of)
+
+    def write(
+        self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
+    ) -> None:
+        """Write the letter about `envelope` (None: no input), its `number`-th; under ids no two have the same id.
+        Raises RecordTooLarge for a letter that its stream would refuse for the size of the input."""
+        letter = self._letter(stage, failure, envelope, number)
+        if (limit := self._limit_of(self.stream)) is not None:
+            if (excess := size_of(letter) - limit + _ENVELOPE_BYTES) > 0:
+                *headers, (name, text) = letter.headers or ()  # the traceback is the last one
+                letter = letter._replace(headers=[*headers, (name, (text or b"")[excess:])])
+            if (size := size_of(letter)) > limit:
+                about = "no input" if envelope is None else envelope.position
+                larger = "message.max.bytes of the producer, and max.message.bytes of the stream"
+                advice = f"(raise {larger}, or set task.error.produce.policy=skip)"
+                raise RecordTooLarge(f"{self.stream}: the dead letter about {about} does not fit {advice}", size, limit)
+        self._deliver(self.stream.system, letter)
+
+    def _letter(
+        self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int
+    ) -> OutgoingRecord:
+        kind = type(failure)
+        about = {
+            "stage": stage.value,
+            "reason": " ".join(str(failure).split())[:_LONGEST_REASON],
+            "exception": kind.__qualname__
+            if kind.__module__ == "builtins"
+            else f"{kind.__module__}.{kind.__qualname__}",
+            "task": self._task_name,
+            "time-ms": str(self._clock.wall_ms()),
+        }
+        key: bytes | None = None
+        value: bytes | None = None
+        original: Headers = ()
+        if envelope is not None:
+            ssp = envelope.ssp
+            about |= {"topic": ssp.stream, "partition": str(ssp.partition), "offset": str(envelope.offset)}
+            key, value = self._bytes(stage, envelope)
+            original = envelope.headers or ()
+        headers = [*original, *((PREFIX + name, text.encode(errors="replace")) for name, text in about.items())]
+        place: bytes | None = None
+        if self._ids is not None and envelope is not None:
+            headers = [(name, value) for name, value in headers if name != ID_HEADER]
+            headers.append((ID_HEADER, self._ids.letter(envelope, number)))
+            if key is None:
+                place = b"%d:%d" % (envelope.offset, number)  # a repeated letter belongs where the first one went
+        headers.append((PREFIX + "traceback", whole_traceback(failure).encode(errors="replace")))
+        return OutgoingRecord(self.stream.stream, key, value, partition_key=place, headers=headers)
+
+    def _bytes(self, stage: Stage, envelope: IncomingMessageEnvelope) -> Pair:
+        if stage is Stage.DESERIALIZE:
+            return envelope.key, envelope.message
+        return self._raw(envelope.ssp, envelope.offset)
+
+
 #: Awaits the value that a call has returned, and gives its result.
 Finish = Callable[[object], object]
 
@@ -149,19 +262,15 @@ class UserCalls:
     def refuse_returned(self, where: object, returned: object) -> None:
         """Raise TaskFailed for what a method that may send has returned: it goes nowhere, so a result would be lost."""
         self.refuse_awaitable(where, returned)
-        self._fail(
-            where, f"returned {_named(returned)}, which goes nowhere: call collector.send(...), and return nothing"
-        )
+        self._fail(where, f"returned {_named(returned)}, which goes nowhere: call collector.send(...), return nothing")
 
     def refuse_awaitable(self, where: object, returned: object) -> None:
-        """Raise TaskFailed if the user's code returned an awaitable: it is never awaited, so its work would be lost.
-        Any other value is ignored."""
-        if not isawaitable(returned):
-            return
-        if iscoroutine(returned):
-            returned.close()
-        what = f"returned {_named(returned)}, which is never awaited"
-        self._fail(where, f"{what}: only a CoroutineTask's is, and not what that returns")
+        """Raise TaskFailed for an awaitable, which is never awaited, so its work would be lost; ignore other values."""
+        if isawaitable(returned):
+            if iscoroutine(returned):
+                returned.close()
+            what = f"returned {_named(returned)}, which is never awaited"
+            self._fail(where, f"{what}: only a CoroutineTask's is, and not what that returns")
 
     def _fail(self, where: object, what: str) -> NoReturn:
         failure = TaskFailed(f"{self.name}: {where} {what}")

@@ -1,5 +1,5 @@
-"""A task's clock in event time. Timers, `on_clock`, `on_watermark`, state checkpoints, the checkpoint and reports read
-it.
+"""A task's clock in event time, and the timers that it fires. `on_clock`, `on_watermark`, state checkpoints, the
+checkpoint and reports read it, too.
 
 Why did my timer not fire? The clock has not come to the timer's time. The clock is the least mark of the sources that
 count, so look at the source that holds it back:
@@ -21,26 +21,32 @@ count, so look at the source that holds it back:
 6. An asynchronous task moves its marks when all messages of a poll are done.
 7. A task that neither has timers nor listens to its clock takes the last message of each run for the whole run, which
    costs nothing per message. Its marks may be a little behind.
+8. An event timer fires right after the first message that brings the clock to its time, independent of polls and
+   commits. A wall-clock timer does not follow this clock: it fires between slices of messages, and between polls. A
+   timer is taken out of the store before it fires, so the commit that makes its outputs durable also removes it.
 
 `samzapy checkpoint show` prints the task's time, the source that holds it back, and the idle sources, as of the last
-commit. The status page shows the present values. Wall-clock timers do not follow this clock.
+commit. The status page shows the present values.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.checkpoint import Checkpoint, SenderState
 from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.event_time import TaskClock
+from samzapy.api.event_time import TaskClock, TimerClock
+from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.event_time.control_messages import Senders, SentControl
+from samzapy.storage.views.timers import NEVER, Timer, TimerStore
 from samzapy.watermarks import IdleRule, TimeBound, Watermarks
 
 T = TypeVar("T")
@@ -156,10 +162,6 @@ class EventClock:
     @property
     def reading(self) -> TaskClock:
         return TaskClock(self.now, self.idle)
-
-    @property
-    def holding(self) -> SystemStreamPartition | None:
-        return self._marks.holding
 
     @property
     def held_by(self) -> str:
@@ -333,3 +335,115 @@ class EventClock:
 
     def _is_silent(self, ssp: SystemStreamPartition) -> bool:
         return ssp in self._ended or ssp in self._rule.idle or (ssp in self._senders and self._senders[ssp].idle)
+
+
+#: Timers that are looked up in one go.
+_AT_ONCE = 256
+
+
+class TaskTimers:
+    """The timers of one task; this one has none."""
+
+    #: Whether a look for due timers can find any.
+    can_fire = False
+
+    def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        """A run of messages of one partition comes next."""
+
+    def until_due(self, envelopes: Sequence[IncomingMessageEnvelope], first: int, last: int) -> int:
+        """The place in the run up to which messages from `first` on may be processed: behind the first message after
+        which an event timer may be due, else `last`. A timer set meanwhile, for a time within these messages,
+        interrupts them."""
+        return last
+
+    def is_due(self) -> bool:
+        return False
+
+    def wait_s(self) -> float:
+        """Seconds until a wall-clock timer may be due."""
+        return inf
+
+    def take_due(self) -> Iterator[Timer]:
+        """The due timers, in order of time within each clock, a few at a time. Each leaves the store before it is
+        yielded. A timer that is cancelled or set again meanwhile is left out."""
+        return iter(())
+
+    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
+        """Set the task's gauges."""
+
+
+NO_TIMERS = TaskTimers()
+
+
+class StoredTimers(TaskTimers):
+    """The timers of one task, in its store. `fired` counts them."""
+
+    can_fire = True
+
+    def __init__(
+        self,
+        timers: TimerStore,
+        store: KeyValueStore[bytes, Any],
+        event_clock: EventClock,
+        clock: Clock,
+        interrupt: Callable[[], object],
+    ) -> None:
+        """`store` is the store of `timers`, without a journal: changes between messages are never undone. `event_clock`
+        is the task's, and exact. `interrupt` makes the task return after the message at hand."""
+        self.timers = timers
+        timers.interrupt = interrupt
+        timers.between_messages = store
+        self._event_clock = event_clock
+        self._clock = clock
+        self._reach = -inf
+        #: The event times of the run, if they were looked at.
+        self._times: list[int] = []
+        self.fired = 0
+
+    def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        clock = self._event_clock
+        self._times.clear()
+        self._reach = self._not_before_now(min(clock.reach(ssp), clock.latest(ssp, envelopes)))
+
+    def until_due(self, envelopes: Sequence[IncomingMessageEnvelope], first: int, last: int) -> int:
+        timers = self.timers
+        timers.interrupt_until = self._reach
+        if last - first < 2 or self._reach < timers.earliest(TimerClock.EVENT):
+            return last
+        # Timers that have moved must not interrupt the run.
+        due = timers.first_due(TimerClock.EVENT, int(self._reach))
+        if self._reach < due:
+            return last
+        times = self._times = self._times or list(event_times(envelopes))
+        for place in range(first, last):
+            if times[place] >= due:
+                timers.interrupt_until = self._not_before_now(min(self._reach, times[place]))
+                return place + 1
+        return last
+
+    def _not_before_now(self, time_ms: float) -> float:
+        now = self._event_clock.now
+        return time_ms if now is None else max(now, time_ms)
+
+    def is_due(self) -> bool:
+        now, timers = self._event_clock.now, self.timers
+        timers.tidy()
+        if now is not None and timers.earliest(TimerClock.EVENT) <= now:
+            return True
+        wall = timers.earliest(TimerClock.WALL)
+        return wall != NEVER and wall <= self._clock.wall_ms()
+
+    def wait_s(self) -> float:
+        return max(0.0, (self.timers.earliest(TimerClock.WALL) - self._clock.wall_ms()) / 1000)
+
+    def take_due(self) -> Iterator[Timer]:
+        for clock, now in ((TimerClock.EVENT, self._event_clock.now), (TimerClock.WALL, self._clock.wall_ms())):
+            if now is not None:
+                for timer in self.timers.fire(clock, now, _AT_ONCE):
+                    self.fired += 1
+                    yield timer
+
+    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
+        metrics.gauge(task_name, "timers-fired").set(self.fired)
+        if self._event_clock.now is not None:
+            metrics.gauge(task_name, "event-clock").set(self._event_clock.now)

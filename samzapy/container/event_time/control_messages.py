@@ -73,8 +73,7 @@ def decode(value: bytes | None, headers: Headers, position: str) -> SentControl:
         allowed = ", ".join(each.decode() for each in _NAMES.values())
         raise SerdeError(
             f"{position}: not a control message ({type(cause).__name__}: {cause}): {name[:40]!r} "
-            f"{(value or b'')[:80]!r}; "
-            f"expected {allowed} with sender and senders"
+            f"{(value or b'')[:80]!r}; expected {allowed} with sender and senders"
         ) from cause
 
 

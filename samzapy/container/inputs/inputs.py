@@ -19,7 +19,6 @@ from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
 from samzapy.config.task import Guarantee
-from samzapy.container.errors.dead_letters import RawRecords
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -52,6 +51,40 @@ class PollLimits:
     records: int
     idle_s: float
     decoded: int | None = None
+
+
+class RawRecords:
+    """The bytes that the messages of one container were decoded from, for the few that become dead letters.
+
+    Envelopes do not hold them. So the polled batches are kept as they came until every task that reads their partition
+    is past them, and a message's bytes are looked up by its offset. That costs one list operation per batch. `follow`
+    the tasks' positions first, then `keep` every poll. Without positions nothing is kept.
+    """
+
+    def __init__(self) -> None:
+        self._positions: dict[SystemStreamPartition, list[Mapping[SystemStreamPartition, int]]] = {}
+        self._batches: dict[SystemStreamPartition, list[RecordBatch]] = {}
+
+    def follow(self, positions: Mapping[SystemStreamPartition, int]) -> None:
+        """Keep the batches that a task has not processed; `positions` is the task's live map."""
+        for ssp in positions:
+            self._positions.setdefault(ssp, []).append(positions)
+
+    def keep(self, batches: Iterable[RecordBatch]) -> None:
+        """Keep the batches of a poll, and release those that all tasks have processed."""
+        for batch in batches if self._positions else ():
+            ssp = batch.ssp
+            done = min(positions[ssp] for positions in self._positions[ssp])
+            kept = [each for each in self._batches.get(ssp, ()) if each.offsets[-1] >= done]
+            self._batches[ssp] = [*kept, batch]
+
+    def find(self, ssp: SystemStreamPartition, offset: int) -> tuple[bytes | None, bytes | None]:
+        for batch in self._batches.get(ssp, ()):
+            if batch.offsets[0] <= offset <= batch.offsets[-1]:
+                index = bisect_left(batch.offsets, offset)
+                if batch.offsets[index] == offset:
+                    return batch.keys[index], batch.values[index]
+        raise LookupError(f"{ssp}@{offset}: the message's bytes are not kept any more")
 
 
 class Inputs:

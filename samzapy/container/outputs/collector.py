@@ -220,10 +220,6 @@ class BufferingCollector(MessageCollector):
                 self.producer_of(system).send(records)  # type: ignore[arg-type]  # nothing was sent as columns
             records.clear()
 
-    def discard(self) -> None:
-        for records in self._gathered.values():
-            records.clear()
-
     def _choose(self, stream: SystemStream) -> None:
         # A value that is not a stream may be unhashable.
         route = self._routes.get(stream) if isinstance(stream, SystemStream) else None
@@ -375,19 +371,6 @@ def _places(
     return partitions, _column(keys, lambda key: key if type(key) is EncodedKey else encode_key(key))
 
 
-def _as_written(given: object, systems: Collection[str]) -> str:
-    """The code that was meant by a text or a pair."""
-    if isinstance(given, str):
-        system, _, stream = given.partition(".")
-        if not stream:
-            system, stream = next(iter(sorted(systems)), "kafka"), given
-    elif isinstance(given, tuple) and len(given) == 2:
-        system, stream = given
-    else:
-        return ""
-    return f': write SystemStream("{system}", "{stream}")'
-
-
 def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str], serdes_of: SerdesOf) -> SerdesOf:
     """`serdes_of` behind a check: a task may send to the streams of the job's `systems`, except to the job's `own`
     streams, which only the runtime writes to (each with its kind).
@@ -398,10 +381,8 @@ def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str],
 
     def checked(stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         if not isinstance(stream, SystemStream):
-            raise TypeError(
-                f"expected a SystemStream to send to, got {type(stream).__name__} "
-                f"{stream!r}{_as_written(stream, systems)}"
-            )
+            kind = type(stream).__name__
+            raise TypeError(f"expected a SystemStream to send to, got {kind} {stream!r}: SystemStream(system, stream)")
         if stream.system not in systems:
             known = ", ".join(sorted(systems))
             near = get_close_matches(stream.system, systems, n=1)

@@ -126,18 +126,18 @@ class OutputIdCollector(MessageCollector):
         self._collector.send_control(stream, message)
 
 
-class IdentifiedProcess:
-    """Calls a task's `process` with a collector that knows the input at hand."""
+def identified_process(
+    task: StreamTask, collector: MessageCollector, ids: OutputIds
+) -> Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], object]:
+    """A task's `process`, called with a collector that knows the input at hand."""
+    process: Callable[..., object] = task.process
+    own = OutputIdCollector(collector, ids)
 
-    def __init__(self, task: StreamTask, collector: MessageCollector, ids: OutputIds) -> None:
-        self._process: Callable[..., object] = task.process
-        self._collector = OutputIdCollector(collector, ids)
+    def call(envelope: IncomingMessageEnvelope, _: MessageCollector, coordinator: TaskCoordinator) -> object:
+        own.begin(envelope)
+        return process(envelope, own, coordinator)
 
-    def process(
-        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> object:
-        self._collector.begin(envelope)
-        return self._process(envelope, self._collector, coordinator)
+    return call
 
 
 class BatchIdCollector(MessageCollector):
@@ -240,8 +240,7 @@ class BatchIdCollector(MessageCollector):
                 return [self._batch.offsets[0]] * count
             raise TaskFailed(
                 f"process_batch of {self._batch.position} sends to {stream} without inputs: in effectively-once each "
-                "output "
-                "needs the offset of the input it comes from; send_batch(..., inputs=batch.offsets), or set "
+                "output needs the offset of the input it comes from; send_batch(..., inputs=batch.offsets), or set "
                 "task.batch.max.messages=1"
             )
         if len(inputs) != count:
@@ -333,19 +332,17 @@ class OneInputCollector(MessageCollector):
         self._collector.send_control(stream, message)
 
 
-class IdentifiedBatches:
-    """Calls a task's `process_batch` with a collector that knows the batch at hand."""
+def identified_batches(
+    task: BatchTask[Any, Any], collector: BufferingCollector, ids: OutputIds, *, one_by_one: bool
+) -> Callable[[MessageBatch[Any, Any], MessageCollector, TaskCoordinator], object]:
+    """A task's `process_batch`, called with a collector that knows the batch at hand."""
+    process: Callable[..., object] = task.process_batch
+    own = BatchIdCollector(collector, ids, one_by_one=one_by_one)
 
-    def __init__(
-        self, task: BatchTask[Any, Any], collector: BufferingCollector, ids: OutputIds, *, one_by_one: bool
-    ) -> None:
-        self._process: Callable[..., object] = task.process_batch
-        self._collector = BatchIdCollector(collector, ids, one_by_one=one_by_one)
-
-    def process_batch(
-        self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> object:
-        self._collector.begin(batch)
-        returned = self._process(batch, self._collector, coordinator)
-        self._collector.end()
+    def call(batch: MessageBatch[Any, Any], _: MessageCollector, coordinator: TaskCoordinator) -> object:
+        own.begin(batch)
+        returned = process(batch, own, coordinator)
+        own.end()
         return returned
+
+    return call

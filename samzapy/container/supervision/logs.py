@@ -27,7 +27,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from samzapy.config.supervision import LogConfig
-from samzapy.container.commit.protocol import CommitProtocol, StateWriter
+from samzapy.container.commit_protocol import CommitProtocol, StateWriter
 from samzapy.container.errors.processing import BatchProcessing, TolerantProcessing
 from samzapy.container.errors.user_failures import UserCalls
 from samzapy.container.outputs.producers import TransactionOnDemand

@@ -18,7 +18,7 @@ from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Mark
 from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
-from samzapy.container.tasks.executor import Delivery, Load, Quiet, Step, TaskExecutor
+from samzapy.container.run_loop import Delivery, Load, Quiet, Step, TaskExecutor
 from samzapy.container.tasks.in_flight import (
     ContiguousPrefix,
     EventLoop,
@@ -291,8 +291,7 @@ class AsyncMessages:
         self._complete(work.envelope.ssp, work.envelope.offset, mark)
         task = self.task
         task.touched = True
-        task.processed += 1
-        task.throughput.add(work.envelope.ssp, 1)
+        task.count(work.envelope.ssp, 1)
         self.waiting.done(work)
 
     def _complete(self, ssp: SystemStreamPartition, offset: int, mark: Mark) -> None:

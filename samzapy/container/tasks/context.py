@@ -296,8 +296,7 @@ class KeptStateCheckpoints(TaskCheckpoints, StateCheckpoints):
             if self._committed:
                 raise RestoreError(
                     f"{self._task}: the job has committed and has no state checkpoint ({self._store.place(0)} and "
-                    "others); "
-                    "to begin anew run it once with samza.reset.offset=true for every input"
+                    "others); to begin anew run it once with samza.reset.offset=true for every input"
                 )
             return None
         time_ms = self._recoverable(times)

@@ -142,8 +142,7 @@ def _lacking(
     if without:
         logger.warning(
             "%s: sink '%s' has no offset of %s, the checkpoint has: it keeps none and may repeat rows, or it is new "
-            "and "
-            "lacks those of earlier inputs",
+            "and lacks those of earlier inputs",
             attempt,
             sink.name,
             ", ".join(map(str, without)),
@@ -154,7 +153,6 @@ def _lacking(
 def _behind(attempt: TaskAttempt, sink: Sink, stream: StreamConfig, held: str, committed: int) -> str:
     return (
         f"{attempt}: sink '{sink.name}' has {held}, the checkpoint says {committed}: the rows between them are missing "
-        "(was "
-        f"the sink restored from a copy?); to process the inputs again, run the job once with {stream.from_oldest}; to "
-        "continue without those rows, delete the sink's offset of this partition"
+        f"(was the sink restored from a copy?); to process the inputs again, run the job once with "
+        f"{stream.from_oldest}; to continue without those rows, delete the sink's offset of this partition"
     )

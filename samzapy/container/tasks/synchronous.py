@@ -31,7 +31,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.config.task import BatchConfig
 from samzapy.container.event_time.control_messages import ControlRun
-from samzapy.container.tasks.executor import Delivery, Load, Quiet, Run, Step, TaskExecutor
+from samzapy.container.inputs.inputs import Run
+from samzapy.container.run_loop import Delivery, Load, Quiet, Step, TaskExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
 
 Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], object]
@@ -139,7 +140,7 @@ class SynchronousExecutor(TaskExecutor):
             yield step
 
     def _count(self, task: TaskInstance, processed: int, took: float) -> None:
-        task.throughput.seconds += took
+        task.seconds += took
         if processed:
             self._seconds.update(took / processed, processed)
             self._messages.update(processed)

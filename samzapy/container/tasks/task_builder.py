@@ -20,7 +20,6 @@ from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig, own_streams
 from samzapy.config.task import Guarantee
-from samzapy.container.errors.dead_letters import DeadLetters, RawRecords
 from samzapy.container.errors.processing import (
     HalvingProcessing,
     SearchingProcessing,
@@ -35,13 +34,15 @@ from samzapy.container.errors.recovery import (
     UndoJournal,
     interruptible_pause,
 )
-from samzapy.container.event_time.clock import EventClock
+from samzapy.container.errors.user_failures import DeadLetters
+from samzapy.container.event_time.clock import NO_TIMERS, EventClock, StoredTimers, TaskTimers
 from samzapy.container.event_time.control_messages import ControlSender
-from samzapy.container.event_time.timers import NO_TIMERS, StoredTimers, TaskTimers
+from samzapy.container.inputs.inputs import RawRecords
 from samzapy.container.inputs.starting_offsets import Offsets, TaskStart, count_moves, still_valid
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
-from samzapy.container.outputs.output_ids import IdentifiedBatches, IdentifiedProcess, OutputIds
+from samzapy.container.outputs.output_ids import OutputIds, identified_batches, identified_process
 from samzapy.container.outputs.producers import TaskProducers, record_limit
+from samzapy.container.run_loop import TaskExecutor
 from samzapy.container.tasks.asynchronous import AsynchronousExecutor, AsyncMessages
 from samzapy.container.tasks.context import (
     NO_STATE_CHECKPOINTS,
@@ -50,7 +51,6 @@ from samzapy.container.tasks.context import (
     KeptStateCheckpoints,
     TaskCheckpoints,
 )
-from samzapy.container.tasks.executor import TaskExecutor
 from samzapy.container.tasks.in_flight import EventLoop, LoopThreadStore
 from samzapy.container.tasks.synchronous import (
     BatchExecutor,
@@ -234,7 +234,7 @@ class TaskBuilder:
     ) -> Processing:
         task = built.task
         if isinstance(task, StreamTask):
-            process = task.process if ids is None else IdentifiedProcess(task, collector, ids).process
+            process = task.process if ids is None else identified_process(task, collector, ids)
             if isinstance(collector, TolerantCollector):
                 return TolerantProcessing(built, process, collector, journal)
             return StrictProcessing(built, process)
@@ -242,7 +242,7 @@ class TaskBuilder:
         batches: ProcessBatch = task.process_batch
         if ids is not None:
             one_by_one = self._config.task.batch.max_messages == 1
-            batches = IdentifiedBatches(task, collector, ids, one_by_one=one_by_one).process_batch
+            batches = identified_batches(task, collector, ids, one_by_one=one_by_one)
         if isinstance(collector, TolerantCollector) and not self._only_fails(*_OF_BATCHES):
             return HalvingProcessing(built, batches, collector, journal)
         return SearchingProcessing(built, batches, collector, journal)
@@ -315,4 +315,4 @@ class TaskBuilder:
             return None
         self.raw.follow(offsets)
         limit_of = partial(record_limit, self._clients)
-        return DeadLetters(stream, name, self.raw, self._clock, outbox.add, limit_of, ids=self._output_ids(name))
+        return DeadLetters(stream, name, self.raw.find, self._clock, outbox.add, limit_of, ids=self._output_ids(name))

@@ -25,8 +25,7 @@ from samzapy.api.task import (
     WindowableTask,
 )
 from samzapy.container.errors.user_failures import Finish, UserCalls, as_returned
-from samzapy.container.event_time.clock import EventClock
-from samzapy.container.event_time.timers import NO_TIMERS, TaskTimers
+from samzapy.container.event_time.clock import NO_TIMERS, EventClock, TaskTimers
 from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import NO_STATE_CHECKPOINTS, CoordinatorRequests, TaskCheckpoints
 from samzapy.container.tasks.sinks import TaskSinks
@@ -50,75 +49,6 @@ class PositionNotes:
 NO_NOTES = PositionNotes()
 
 
-class TaskPosition:
-    """`offsets` holds the next offset to process of each partition. `startpoints` are the ids of the followed
-    startpoints."""
-
-    def __init__(
-        self, offsets: dict[SystemStreamPartition, int], startpoints: Mapping[SystemStreamPartition, str]
-    ) -> None:
-        self.offsets = offsets
-        self.startpoints = startpoints
-        self._replayed: Mapping[SystemStreamPartition, int] = {}
-        self._serialized: Mapping[SystemStreamPartition, int] = dict(offsets)
-
-    def committable(self) -> dict[SystemStreamPartition, int]:
-        """The offsets to commit: the task's positions, or the committed ones while it replays messages before them."""
-        return {ssp: max(offset, self._replayed.get(ssp, offset)) for ssp, offset in self.offsets.items()}
-
-    def note_serialized(self) -> None:
-        self._serialized = dict(self.offsets)
-
-    def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
-        """The messages since the last commit, including the current one: `kafka.in[3]@12 to 17`, offsets inclusive."""
-        ends = dict(self.offsets)
-        if envelope is not None:
-            ends[envelope.ssp] = envelope.offset + 1
-        spans = []
-        for ssp, end in ends.items():
-            first, last = self._serialized.get(ssp, end), end - 1
-            if first <= last:
-                spans.append(f"{ssp}@{first}" + (f" to {last}" if first < last else ""))
-        return "put since the last commit" + (f", at {', '.join(spans)}" if spans else "")
-
-    def replay(self, committed: Mapping[SystemStreamPartition, int]) -> None:
-        """The task starts before these committed offsets, for its private state."""
-        self._replayed = dict(committed)
-
-
-class Throughput:
-    """The counters of one task. `add` is called once a batch; `seconds` grows where the calls into the user's code are
-    timed together, so not for asynchronous tasks, which have several messages in flight."""
-
-    def __init__(self) -> None:
-        self._messages: dict[SystemStreamPartition, int] = {}
-        self._batches = 0
-        self.seconds = 0.0
-
-    def add(self, ssp: SystemStreamPartition, messages: int) -> None:
-        """Count a batch of messages of one partition."""
-        self._messages[ssp] = self._messages.get(ssp, 0) + messages
-        self._batches += 1
-
-    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
-        """Set the task's gauges: `processed.STREAM`, `batch.count` and `.total` of messages, `process.count` and
-        `.total-s`."""
-        values: dict[str, float] = {"batch.count": self._batches, "batch.total": sum(self._messages.values())}
-        for stream, count in self._by_stream().items():
-            values[f"processed.{stream}"] = count
-        if self.seconds:
-            values |= {"process.count": values["batch.total"], "process.total-s": self.seconds}
-        for name, value in values.items():
-            metrics.gauge(task_name, name).set(value)
-
-    def _by_stream(self) -> Mapping[str, int]:
-        found: dict[str, int] = {}
-        for ssp, count in self._messages.items():
-            stream = str(ssp.system_stream)
-            found[stream] = found.get(stream, 0) + count
-        return found
-
-
 @dataclass(frozen=True)
 class UserSide:
     """The user's object, and the objects that its code works with.
@@ -136,7 +66,7 @@ class UserSide:
     in_order: bool = True
 
 
-class TaskInstance(TaskPosition, UserCalls):
+class TaskInstance(UserCalls):
     """One running task: calls the methods of the user's object, except for messages, and represents it in commits.
 
     It is complete when it is made. Timers, state checkpoints and sinks do nothing in a task without them. `touched`:
@@ -155,8 +85,13 @@ class TaskInstance(TaskPosition, UserCalls):
         timers: TaskTimers = NO_TIMERS,
         checkpoints: TaskCheckpoints = NO_STATE_CHECKPOINTS,
     ) -> None:
-        super().__init__(offsets, noted.startpoints)
         self.name = name
+        #: The next offset to process of each partition.
+        self.offsets = offsets
+        #: The ids of the followed startpoints.
+        self.startpoints = noted.startpoints
+        self._replayed: Mapping[SystemStreamPartition, int] = {}
+        self._serialized: Mapping[SystemStreamPartition, int] = dict(offsets)
         self.noted = noted
         self._closed = False
         self._finish = user.finish
@@ -169,11 +104,15 @@ class TaskInstance(TaskPosition, UserCalls):
         self.timers = timers
         self.checkpoints = checkpoints
         self.sinks = TaskSinks(name)
+        self._has_sinks = False
         self.touched = False
         self.processed = 0
         #: The times of the last processed messages, in milliseconds since 1970.
         self.processed_ms: dict[SystemStreamPartition, int] = {}
-        self.throughput = Throughput()
+        self._messages: dict[SystemStreamPartition, int] = {}
+        self._batches = 0
+        #: The time in the user's code; grows where calls are timed together, so not for asynchronous tasks.
+        self.seconds = 0.0
         self.changelog_offsets: dict[str, int] = {}
         self._in_order = user.in_order
         self._run_id = ""
@@ -189,10 +128,10 @@ class TaskInstance(TaskPosition, UserCalls):
     def started(self, replayed: Mapping[SystemStreamPartition, int], sinks: Iterable[Sink] = ()) -> None:
         """`init` has returned and has registered `sinks`. For its private state the task starts before the committed
         offsets `replayed`."""
-        self.replay(replayed)
-        self.note_serialized()
+        self._replayed, self._serialized = dict(replayed), dict(self.offsets)
         self.checkpoints.started()
         self.sinks.add(sinks)
+        self._has_sinks = self.sinks.registered
 
     def join(self, run_id: str | None, checkpoint: Checkpoint | None) -> None:
         """Make the task part of a run, None for no run. An earlier attempt of the run may have called
@@ -203,10 +142,19 @@ class TaskInstance(TaskPosition, UserCalls):
             if position == checkpoint.input_offsets:
                 self._ended_at = position
 
+    def committable(self) -> dict[SystemStreamPartition, int]:
+        """The offsets to commit: the task's positions, or the committed ones while it replays messages before them."""
+        return {ssp: max(offset, self._replayed.get(ssp, offset)) for ssp, offset in self.offsets.items()}
+
+    def count(self, ssp: SystemStreamPartition, messages: int) -> None:
+        """Count a batch of processed messages of one partition."""
+        self.processed += messages
+        self._messages[ssp] = self._messages.get(ssp, 0) + messages
+        self._batches += 1
+
     def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope], done: int) -> None:
         """The first `done` messages are processed."""
-        self.processed += done
-        self.throughput.add(ssp, done)
+        self.count(ssp, done)
         last = envelopes[done - 1]
         self.offsets[ssp] = last.offset + 1
         self.processed_ms[ssp] = last.event_time
@@ -233,7 +181,7 @@ class TaskInstance(TaskPosition, UserCalls):
             placed = self._placed(failure, "in a commit")
             placed.call = FailedCall(self.name, "commit")
             raise placed from failure
-        self.note_serialized()
+        self._serialized = dict(self.offsets)
 
     def keep_checkpoint(self) -> None:
         self.checkpoints.keep()
@@ -314,12 +262,19 @@ class TaskInstance(TaskPosition, UserCalls):
         return self._ended_at is not None and self._ended_at == self.committable()
 
     def over_budget(self) -> bool:
-        return self.stores.over_budget() or self.sinks.full()
+        return self.stores.over_budget() or (self._has_sinks and self.sinks.full())
 
     def publish(self, metrics: MetricsRegistry) -> None:
         metrics.gauge(self.name, "processed").set(self.processed)
         metrics.gauge(self.name, "sent").set(self.collector.sent)
-        self.throughput.publish(self.name, metrics)
+        values: dict[str, float] = {"batch.count": self._batches, "batch.total": self.processed}
+        for ssp, count in self._messages.items():
+            stream = f"processed.{ssp.system_stream}"
+            values[stream] = values.get(stream, 0) + count
+        if self.seconds:
+            values |= {"process.count": self.processed, "process.total-s": self.seconds}
+        for name, value in values.items():
+            metrics.gauge(self.name, name).set(value)
         self.event_clock.publish(self.name, metrics)
         self.timers.publish(self.name, metrics)
         for name, value in self.checkpoints.metrics().items():
@@ -351,15 +306,22 @@ class TaskInstance(TaskPosition, UserCalls):
         if self.stores.has_changes or self.collector.waiting:
             logger.warning(
                 "%s: close has changed stores or sent outputs, and nothing of that is kept: the last commit is before "
-                "it; do it "
-                "in window, on_end_of_stream or on_drain",
+                "it; do it in window, on_end_of_stream or on_drain",
                 self.name,
             )
 
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
-        if self._in_order:
-            return super()._unserialized(envelope)
-        # Messages end in any order, so the upper end is unknown.
-        return "put since the last commit, at " + ", ".join(
-            f"{ssp}@{at} or later" for ssp, at in self._serialized.items()
-        )
+        """The messages since the last commit, including the current one: `kafka.in[3]@12 to 17`, offsets inclusive."""
+        if not self._in_order:
+            # Messages end in any order, so the upper end is unknown.
+            spans = [f"{ssp}@{at} or later" for ssp, at in self._serialized.items()]
+            return "put since the last commit, at " + ", ".join(spans)
+        ends = dict(self.offsets)
+        if envelope is not None:
+            ends[envelope.ssp] = envelope.offset + 1
+        spans = []
+        for ssp, end in ends.items():
+            first, last = self._serialized.get(ssp, end), end - 1
+            if first <= last:
+                spans.append(f"{ssp}@{first}" + (f" to {last}" if first < last else ""))
+        return "put since the last commit" + (f", at {', '.join(spans)}" if spans else "")

@@ -7,9 +7,8 @@ import pytest
 
 from samzapy import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.container.errors.dead_letters import RawRecords
 from samzapy.container.inputs.decode import Decoder
-from samzapy.container.inputs.inputs import Inputs, PollLimits
+from samzapy.container.inputs.inputs import Inputs, PollLimits, RawRecords
 from samzapy.errors import SerdeError
 from samzapy.serializers.documents import JsonSerde
 from samzapy.system.choosers import RoundRobin

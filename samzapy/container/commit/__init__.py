@@ -1,1 +1,0 @@
-"""The commit: one numbered protocol, and nothing else writes checkpoints or changelogs."""
