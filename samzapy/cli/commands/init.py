@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -40,10 +40,6 @@ _FILES = {
 }
 #: The templates that differ for messages with classes.
 _TYPED = {"task.py.txt", "job.properties.txt", "test.py.txt"}
-_SPARK_FILES = {"submit.py.txt": "run_$name.py"}
-_SPARK_KEYS = """# A container runs in one Spark task.
-job.container.count=2
-"""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _PARTITIONS = 2
 
@@ -58,68 +54,21 @@ _PARTITIONS = 2
     help="The parent folder of the project; default: the current folder.",
 )
 @click.option("--typed", is_flag=True, help="Add classes for the messages and for the values of the store.")
-@click.option("--kafka", is_flag=True, help="Put the streams on Kafka instead of the embedded system.")
-@click.option("--spark", is_flag=True, help="Add a script for spark-submit, and use two containers.")
-def init(name: str, parent: Path, *, typed: bool, kafka: bool, spark: bool) -> None:
+def init(name: str, parent: Path, *, typed: bool) -> None:
     """Create the folder NAME with a task, its job file, its tests and some input.
 
     NAME becomes the task's module: 1 to 40 of a-z 0-9 _, without a _ at the end, and not the name of an installed
     module. The command never overwrites existing files.
     """
-    system = "kafka" if kafka else "local"
-    templates, words = _templates(typed=typed, spark=spark), _words(name, system, spark=spark)
-    folder, messages = _create(name, parent, templates, words, fill=not kafka)
-    click.echo(f"created {folder}{'' if kafka else f', with {messages} messages in local.{name}-input'}; now:")
-    for command in (f"cd {shlex.quote(str(folder))}", "pytest", *_commands(name, system, spark=spark)):
+    folder, messages = _create(name, parent, typed=typed)
+    click.echo(f"created {folder}, with {messages} messages in local.{name}-input; now:")
+    run, read = f"samzapy run {name}.properties --until-end", f"samzapy topic read local.{name}-counts"
+    for command in (f"cd {shlex.quote(str(folder))}", "pytest", run, f"{read} --job {name}.properties"):
         click.echo(f"  {command}")
 
 
-def _templates(*, typed: bool, spark: bool) -> dict[str, str]:
-    """The names of a project's files by the names of their templates."""
-    chosen = {f"typed_{item}" if typed and item in _TYPED else item: path for item, path in _FILES.items()}
-    return {**chosen, **(_SPARK_FILES if spark else {})}
-
-
-def _words(name: str, system: str, *, spark: bool) -> dict[str, str]:
-    """The words for the gaps in the templates."""
-    on_kafka = system == "kafka"
-    return {
-        "name": name,
-        "task": f"{name.title().replace('_', '')}Task",
-        "version": VERSION,
-        "system": system,
-        "system_keys": _template(f"{system}_system.txt"),
-        "spark_keys": _SPARK_KEYS if spark else "",
-        "spark_file": f"| `run_{name}.py` | a script for `spark-submit` |\n" if spark else "",
-        "spark_run": f" `spark-submit run_{name}.py` runs the job on any Spark." if spark else "",
-        "begin": "Make its streams" if on_kafka else "Begin again",
-        "streams": _ON_KAFKA if on_kafka else _EMBEDDED,
-    }
-
-
-def _commands(name: str, system: str, *, spark: bool) -> Iterator[str]:
-    """The commands to run after the tests."""
-    job = f"{name}.properties"
-    if system == "kafka":
-        yield "samzapy kafka start"
-        for item in ("input", "counts"):
-            yield f"samzapy topic create kafka.{name}-{item} --partitions {_PARTITIONS} --job {job}"
-        yield f"samzapy topic write kafka.{name}-input --job {job} < input.tsv"
-    yield f"spark-submit run_{name}.py" if spark else f"samzapy run {job} --until-end"
-    yield f"samzapy topic read {system}.{name}-counts --job {job}"
-
-
-_EMBEDDED = """The streams are in `.samzapy/local.db`, which is not under version control. To make them anew, in a clone or after
-`rm -r .samzapy`:"""
-_ON_KAFKA = """The streams are on the Kafka that the job file names; `samzapy kafka start` starts one on this machine. To make and
-fill them:"""
-
-
-def _create(
-    name: str, parent: Path, templates: Mapping[str, str], words: Mapping[str, str], *, fill: bool
-) -> tuple[Path, int]:
-    """Make the folder of the project; returns it, and the number of input messages. `fill`: create its streams and
-    write its input.
+def _create(name: str, parent: Path, *, typed: bool) -> tuple[Path, int]:
+    """Make the folder of the project, its streams and its input; returns it, and the number of input messages.
 
     Raises ConfigError for a name that is not a valid module name or exists already, EnvironmentFailure for a folder
     that cannot be written to. Then no file is left behind.
@@ -132,9 +81,13 @@ def _create(
         folder.mkdir()
     except OSError as cause:
         raise EnvironmentFailure(f"{folder}: cannot make the folder ({cause.strerror})") from cause
+    words = {"name": name, "task": f"{name.title().replace('_', '')}Task", "version": VERSION}
     try:
-        _write_files(folder, templates, words)
-        return folder, _fill_streams(name, folder) if fill else 0
+        for template, path in _FILES.items():
+            source = f"typed_{template}" if typed and template in _TYPED else template
+            text = (files("samzapy.cli") / "templates" / source).read_text("utf-8")
+            (folder / Template(path).substitute(words)).write_text(Template(text).substitute(words), "utf-8")
+        return folder, _fill_streams(name, folder)
     except BaseException:
         shutil.rmtree(folder)
         raise
@@ -167,16 +120,6 @@ def _installed(name: str) -> bool:
     result = importlib.util.find_spec(name)
     # A plain folder does not count as a module, although it could be imported as one.
     return result is not None and result.origin is not None
-
-
-def _write_files(folder: Path, templates: Mapping[str, str], words: Mapping[str, str]) -> None:
-    for template, path in templates.items():
-        text = Template(_template(template)).substitute(words)
-        (folder / Template(path).substitute(words)).write_text(text, "utf-8")
-
-
-def _template(name: str) -> str:
-    return (files("samzapy.cli") / "templates" / name).read_text("utf-8")
 
 
 def _fill_streams(name: str, folder: Path) -> int:

@@ -22,7 +22,6 @@ FILES = [
 ]
 LONGEST = "a" * 40
 OPTIONS = [(), ("--typed",)]
-EVERY_OPTION = [*OPTIONS, ("--kafka", "--spark"), ("--typed", "--kafka", "--spark")]
 
 
 def listed(folder):
@@ -43,33 +42,7 @@ def test_a_project_has_a_job_its_tests_and_its_input(samzapy, tmp_path, options)
     ]
 
 
-def test_a_project_on_kafka_says_how_to_make_its_streams_and_connects_to_nothing(samzapy, tmp_path):
-    code, output, _ = samzapy("init", "hello", "--kafka")
-    assert code == 0
-    assert listed(tmp_path / "hello") == [each for each in FILES if each != ".samzapy"]
-    job = "--job hello.properties"
-    assert output.splitlines() == [
-        "created hello; now:",
-        "  cd hello",
-        "  pytest",
-        "  samzapy kafka start",
-        f"  samzapy topic create kafka.hello-input --partitions 2 {job}",
-        f"  samzapy topic create kafka.hello-counts --partitions 2 {job}",
-        f"  samzapy topic write kafka.hello-input {job} < input.tsv",
-        "  samzapy run hello.properties --until-end",
-        f"  samzapy topic read kafka.hello-counts {job}",
-    ]
-
-
-def test_a_project_for_spark_has_a_script_to_submit(samzapy, tmp_path):
-    code, output, _ = samzapy("init", "hello", "--spark")
-    assert code == 0
-    assert listed(tmp_path / "hello") == sorted([*FILES, "run_hello.py"])
-    assert "  spark-submit run_hello.py\n" in output
-    assert "job.container.count=2\n" in (tmp_path / "hello" / "hello.properties").read_text()
-
-
-@pytest.mark.parametrize("options", EVERY_OPTION)
+@pytest.mark.parametrize("options", OPTIONS)
 def test_its_job_file_has_no_problem_and_no_unknown_key(samzapy, tmp_path, options):
     samzapy("init", "hello", *options)
     assert load_job(tmp_path / "hello" / "hello.properties", strict=True).warnings == ()
