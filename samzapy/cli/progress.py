@@ -30,16 +30,16 @@ from samzapy.coordinator.status import ContainerStatus, JobStatus, RestoredStore
 class RunDisplay(QuietProgress):
     """Shows statuses and events of one run; both may come from any thread.
 
-    Restores get a bar for each container, a run with ends a bar for the remaining messages, an endless run a count.
+    Attempts, phases and restores are lines; on a terminal a bar below them counts messages.
     """
 
     def __init__(self, console: Console) -> None:
         self._shown: dict[str, ContainerStatus] = {}
         self._reported: set[int] = set()
-        self._bars: dict[str, TaskID] = {}
+        self._bar: TaskID | None = None
         self._most = 0
         self._guard = threading.Lock()
-        self._has_bars = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
+        has_bars = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -48,7 +48,7 @@ class RunDisplay(QuietProgress):
             TextColumn("{task.fields[unit]}"),
             TimeElapsedColumn(),
         )
-        super().__init__(*columns, console=console, transient=True, disable=not self._has_bars)
+        super().__init__(*columns, console=console, transient=True, disable=not has_bars)
 
     def event(self, line: str) -> None:
         """Print one line above the bars."""
@@ -63,15 +63,14 @@ class RunDisplay(QuietProgress):
             for container in changed:
                 self._announce(container, self._shown.get(container.id))
                 self._shown[container.id] = container
-                self._restore_bar(container)
             self._restores([item for item in changed if self._is_restored(item)], status.restored)
-            self._main_bar(status)
+            self._show_progress(status)
 
     def _announce(self, container: ContainerStatus, before: ContainerStatus | None) -> None:
-        """Print a new attempt, and without bars a new phase."""
+        """Print a new attempt, and a new phase."""
         if container.attempts > max(1, before.attempts if before else 1):
             line_on(self.console, f"container {container.id}: attempt {container.attempts}")
-        if container.phase and not self._has_bars and (before is None or before.phase != container.phase):
+        if container.phase and (before is None or before.phase != container.phase):
             line_on(self.console, f"container {container.id}: {container.phase}")
 
     def _is_restored(self, container: ContainerStatus) -> bool:
@@ -97,26 +96,15 @@ class RunDisplay(QuietProgress):
             if stores:
                 line_on(self.console, f"container {container.id}: restored {_restored(stores)}")
 
-    def _restore_bar(self, container: ContainerStatus) -> None:
-        name = f"restore {container.id}"
-        if container.phase == "restoring" and container.restoring is not None:
-            done, total = container.restoring
-            self._bar(name, f"container {container.id} restores", "records", done, total)
-        elif name in self._bars:
-            self.remove_task(self._bars.pop(name))
-
-    def _main_bar(self, status: JobStatus) -> None:
-        if status.remaining is None:
-            if status.processed:
-                self._bar("main", status.name, "messages", status.processed, None)
-            return
-        self._most = max(self._most, status.remaining)
-        self._bar("main", status.name, "offsets", self._most - status.remaining, self._most)
-
-    def _bar(self, name: str, description: str, unit: str, done: int, total: int | None) -> None:
-        if name not in self._bars:
-            self._bars[name] = self.add_task(description, total=total, unit=unit)
-        self.update(self._bars[name], completed=done, total=total)
+    def _show_progress(self, status: JobStatus) -> None:
+        """Move the bar of the remaining offsets; in an endless run it counts messages."""
+        done, total, unit = status.processed, None, "messages"
+        if status.remaining is not None:
+            self._most = max(self._most, status.remaining)
+            done, total, unit = self._most - status.remaining, self._most, "offsets"
+        if self._bar is None:
+            self._bar = self.add_task(status.name, total=total, unit=unit)
+        self.update(self._bar, completed=done, total=total, unit=unit)
 
 
 def summary(status: JobStatus) -> str:

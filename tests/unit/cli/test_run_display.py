@@ -44,10 +44,7 @@ def test_without_a_terminal_each_phase_and_restore_is_one_line():
     ]
 
 
-def test_on_a_terminal_there_are_bars_for_restores_and_for_the_way_to_the_end():
-    told = shown(status("restoring", restoring=(10, 100)), terminal=True)
-    assert "container 0 restores" in told
-    assert "10/100" in told
+def test_on_a_terminal_there_is_a_bar_for_the_way_to_the_end():
     told = shown(status(remaining=80), status(remaining=20, processed=60), terminal=True)
     assert "60/80" in told
 
