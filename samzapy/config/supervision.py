@@ -38,7 +38,7 @@ class QueryConfig:
     """Queries of a running job's stores."""
 
     enabled: bool = key("job.query.enabled", BOOLEAN, False)
-    """Whether the driver answers `GET /stores/NAME/KEY` from the running job's stores. It returns committed entries,
+    """Whether the driver answers `GET /stores/NAME?key=` from the running job's stores. It returns committed entries,
     and needs the token that reads."""
 
 

@@ -2,8 +2,7 @@
 
 =====================================  =============================================================
 GET /stores                            the stores, with the serdes of their keys and values
-GET /stores/NAME/KEY                   the entry of a key, where keys are text
-GET /stores/NAME?key=                  the entry of a key; JSON, unless keys are text
+GET /stores/NAME?key=                  the entry of a key; text as it is, other keys as JSON
 GET /stores/NAME?from=&to=             entries with from <= key < to; either bound may be left out
 GET /stores/NAME?prefix=               entries with keys that start with it
 =====================================  =============================================================
@@ -35,7 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl, unquote_to_bytes
+from urllib.parse import parse_qsl
 from uuid import UUID
 
 import msgspec
@@ -76,7 +75,7 @@ PAGE_ENTRIES, _PAGE_BYTES = 1_000, 1_048_576
 RETRY_S = 1
 _OF_A_KEY = frozenset({"key", "partition", "standby"})
 _OF_A_PAGE = frozenset({"from", "to", "prefix", "partition", "standby", "limit", "after"})
-_PATHS = ("/stores", "/stores/{name}", "/stores/{name}/{key:path}")
+_PATHS = ("/stores", "/stores/{name}")
 
 
 class BadQuestion(SamzapyError):
@@ -98,8 +97,8 @@ class StoreText:
         self.name = store.name
         self.key_serde = store.key_serde or "bytes"
         self.value_serde = store.msg_serde or "plain values of its view"
-        self.takes_paths = isinstance(key_serde, StringSerde)
-        """Whether a key is its text, so that it can stand in a path."""
+        self.has_text_keys = isinstance(key_serde, StringSerde)
+        """Whether a key is its text."""
         self._serde = key_serde
         self._keys, self._values = plain_key_serde, value_serde
         self._from_text = _parser(key_serde)
@@ -111,7 +110,7 @@ class StoreText:
             encoded = self._serde.to_bytes(self._from_text(text))
         except Exception as cause:
             why = " ".join(str(cause).split()) or type(cause).__name__
-            expected = "text" if self.takes_paths else f"JSON for the serde {self.key_serde}"
+            expected = "text" if self.has_text_keys else f"JSON for the serde {self.key_serde}"
             raise BadQuestion(f"{part}: expected {expected}, got {text[:100]!r} ({why[:300]})") from cause
         return bytes(encoded)
 
@@ -236,7 +235,7 @@ class StoreQueries(Inspector):
 
     def _index(self, _: Request) -> Response:
         stores = [
-            {"name": name, "key_serde": text.key_serde, "msg_serde": text.value_serde, "text_keys": text.takes_paths}
+            {"name": name, "key_serde": text.key_serde, "msg_serde": text.value_serde, "text_keys": text.has_text_keys}
             for name, text in sorted(self._texts.items())
         ]
         return _json(200, {"stores": stores, "partitions": sorted(self._containers)})
@@ -259,11 +258,6 @@ class StoreQueries(Inspector):
         if text is None:
             known = ", ".join(self.stores) or "none"
             raise _Failure(404, f"store '{name}': no such store; the job's stores are {known}")
-        if "key" in request.path_params:
-            parameters = _parameters(request, _OF_A_KEY - {"key"})
-            if not text.takes_paths:
-                raise BadQuestion(f"keys are {text.key_serde}, not text: ask /stores/{name}?key=JSON")
-            return self._entry(text, text.key(_last_of_path(request), "key"), parameters)
         if "key" in request.query_params:
             parameters = _parameters(request, _OF_A_KEY)
             return self._entry(text, text.key(parameters["key"], "key"), parameters)
@@ -343,12 +337,12 @@ def _record(text: StoreText, entry: Entry, as_of: int) -> Record:
     key, value = (bytes(shown[part]).decode() for part in ("key", "value"))
     since = f", as of changelog offset {as_of}" if as_of >= 0 else ""
     place = f"store {text.name}, partition {entry.partition}{since}"
-    return Record(place, (msgspec.json.decode(key) if text.takes_paths else key)[:LONGEST], value[:LONGEST])
+    return Record(place, (msgspec.json.decode(key) if text.has_text_keys else key)[:LONGEST], value[:LONGEST])
 
 
 def _parameters(request: Request, allowed: frozenset[str]) -> dict[str, str]:
-    """The parameters by name, decoded strictly, as the key in a path is. Raises BadQuestion for one that is unknown or
-    given twice."""
+    """The parameters by name: bytes that are not UTF-8 must not become another key. Raises BadQuestion for one that is
+    unknown or given twice."""
     result: dict[str, str] = {}
     try:
         parameters = parse_qsl(request.scope["query_string"].decode(), keep_blank_values=True, errors="strict")
@@ -361,18 +355,6 @@ def _parameters(request: Request, allowed: frozenset[str]) -> dict[str, str]:
             raise BadQuestion(f"{name}: given twice")
         result[name] = value
     return result
-
-
-def _last_of_path(request: Request) -> str:
-    """The key in a path, decoded strictly: bytes that are not UTF-8 must not become another key."""
-    raw: bytes = request.scope["raw_path"].partition(b"?")[0]
-    parts = raw.split(b"/", 3)
-    if len(parts) < 4:
-        raise BadQuestion("key: expected /stores/NAME/KEY, with a plain slash after the name")
-    try:
-        return unquote_to_bytes(parts[3]).decode()
-    except UnicodeDecodeError as cause:
-        raise BadQuestion(f"key: expected UTF-8, {cause}") from cause
 
 
 def _bounds(text: StoreText, parameters: Mapping[str, str]) -> tuple[bytes | None, bytes | None]:

@@ -115,5 +115,5 @@ def by_a_query() -> Iterator[tuple[str, set[str]]]:
 
 def _get(service: CoordinatorService) -> None:
     headers = {"authorization": f"Bearer {service.tokens.read}"}
-    answer = urllib3.request("GET", f"{service.url}/stores/counts/a", headers=headers, retries=False, timeout=30)
+    answer = urllib3.request("GET", f"{service.url}/stores/counts?key=a", headers=headers, retries=False, timeout=30)
     assert answer.json()["value"] == 1, answer.data

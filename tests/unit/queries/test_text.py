@@ -66,7 +66,7 @@ def test_a_key_of_each_serde_goes_in_and_comes_back(serde, given, expected, back
     text = text_of(serde)
     assert text.key(given, "key") == expected
     assert shown(text, expected, b"5") == {"key": back, "value": 5, "partition": 3}
-    assert text.takes_paths == (serde == "string")
+    assert text.has_text_keys == (serde == "string")
 
 
 @pytest.mark.parametrize("serde", ["json", "msgpack"])
