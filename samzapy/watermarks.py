@@ -21,8 +21,8 @@ S = TypeVar("S", bound=Hashable)
 class TimeBound:
     """The latest event time by which a message may advance event time: `max_ahead_ms` after the wall clock, <= 0: none.
 
-    A message further ahead would make all others late for as long. Messages of the past are within any bound, so results over a
-    history do not depend on when they are computed. The wall clock is read only for a time beyond `latest`, the last bound.
+    A message further ahead would make all others late for as long. The wall clock is read only for a time beyond
+    `latest`, the last bound.
     """
 
     __slots__ = ("_count", "_max_ahead_ms", "_wall_ms", "_warned", "latest")
@@ -58,11 +58,10 @@ class TimeBound:
 
 
 class Watermarks(Generic[S]):
-    """Marks in milliseconds since 1970; a mark T says that its source will bring nothing older than T on time.
+    """Marks in milliseconds since 1970: a source with mark T brings nothing older than T on time.
 
     `current` is the least mark of the sources that count, None while one of them has none yet. A source that is idle or
-    has ended does not count; when none is left, `current` is the highest mark there was. Neither a mark nor `current`
-    ever goes back.
+    has ended does not count; when none is left, `current` is the highest mark. Marks and `current` only grow.
     """
 
     __slots__ = ("_aside", "_gone", "_highest", "_marks", "_numbers", "_queue", "_unmarked", "current")
@@ -75,12 +74,11 @@ class Watermarks(Generic[S]):
         self._aside: set[S] = set()
         # The sources that count and have no mark: while there is one, nothing has to be compared.
         self._unmarked = {source: None for source, mark in self._marks.items() if mark is None}
-        # An entry for each source with a mark, in a heap by a mark that the source had at some time. Marks never go
-        # back, so a source at the top with its current mark has the least: a job with 20,000 tasks looks at few of
-        # them.
+        # A heap of the sources with a mark, by a mark that each had at some time: a source at the top with its current
+        # mark has the least, so a job with 20,000 tasks compares few of them.
         self._queue = [(mark, self._numbers[source], source) for source, mark in self.marks.items()]
         heapify(self._queue)
-        # The sources set aside that came to the top and were taken out.
+        # The sources set aside that came to the top of the heap and were removed.
         self._gone: set[S] = set()
         self._highest = max(self.marks.values(), default=None)
         self.current: int | None = None
@@ -165,42 +163,43 @@ class Watermarks(Generic[S]):
 
 
 class IdleRule(Generic[S]):
-    """A source is idle once it has brought no message for `idle_s` seconds, until it brings one.
+    """A source is idle once it has brought no message for `idle_s` seconds (<= 0: never), until it brings one.
 
-    Time is monotonic and comes in with each call. With `idle_s` <= 0 no source is ever idle. `idle` holds the idle
-    sources as of the last `look`.
+    Each call gets the time of a monotonic clock. `idle` holds the idle sources as of the last `check`.
     """
 
-    __slots__ = ("_heard_at", "_idle_s", "idle")
+    __slots__ = ("_idle_s", "_received_at", "idle")
 
     def __init__(self, sources: Iterable[S], now: float, idle_s: float) -> None:
-        self._heard_at = dict.fromkeys(sources, now)
+        self._received_at = dict.fromkeys(sources, now)
         self._idle_s = idle_s
         self.idle: set[S] = set()
 
-    def heard(self, source: S, now: float) -> None:
+    def receive(self, source: S, now: float) -> None:
         """`source` has brought a message."""
-        self._heard_at[source] = now
+        self._received_at[source] = now
         self.idle.discard(source)
 
     def put_off(self, now: float) -> None:
         """Count the silence of the sources that are not idle from `now` on."""
-        for source in self._heard_at.keys() - self.idle:
-            self._heard_at[source] = max(now, self._heard_at[source])
+        for source in self._received_at.keys() - self.idle:
+            self._received_at[source] = max(now, self._received_at[source])
 
     def forget(self, source: S) -> None:
         """Remove a source."""
-        del self._heard_at[source]
+        del self._received_at[source]
         self.idle.discard(source)
 
-    def look(self, now: float) -> bool:
+    def check(self, now: float) -> bool:
         """Find the sources that have fallen silent; returns whether there are any new ones."""
         if self._idle_s <= 0:
             return False
-        silent = {source for source, heard_at in self._heard_at.items() if now - heard_at >= self._idle_s} - self.idle
+        silent = {
+            source for source, received_at in self._received_at.items() if now - received_at >= self._idle_s
+        } - self.idle
         self.idle |= silent
         return bool(silent)
 
     def all_silent_s(self, now: float) -> float:
         """The seconds since any source has brought a message."""
-        return now - max(self._heard_at.values())
+        return now - max(self._received_at.values())

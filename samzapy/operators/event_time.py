@@ -207,8 +207,8 @@ class EventTime:
             # A partition without a mark has brought one message at most, and that was undone.
             if source.active and source.ssp in marks:
                 source.active = False
-                self._rule.heard(source.ssp, now)
-        self._rule.look(now)
+                self._rule.receive(source.ssp, now)
+        self._rule.check(now)
         for ssp in self._rule.idle:
             self._marks.set_aside(ssp)
         current = self._marks.current

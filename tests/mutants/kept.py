@@ -709,7 +709,7 @@ _TIME = (
     ),
     Mutant(
         "samzapy/container/event_time/clock.py",
-        "                self._rule.heard(ssp, now)\n",
+        "                self._rule.receive(ssp, now)\n",
         "                pass\n",
         (_CLOCK,),
     ),
@@ -731,7 +731,7 @@ _TIME = (
         "        missing = 0\n",
         (_CLOCK,),
     ),
-    Mutant("samzapy/watermarks.py", "now - heard_at >= self._idle_s", "now - heard_at > self._idle_s", (_MARKS,)),
+    Mutant("samzapy/watermarks.py", "now - received_at >= self._idle_s", "now - received_at > self._idle_s", (_MARKS,)),
 )
 
 #: The compiled extension.

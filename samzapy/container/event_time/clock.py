@@ -322,8 +322,8 @@ class EventClock:
         for ssp, offset in self._offsets.items():
             if (self._seen.get(ssp) != offset or ssp in waiting) and ssp not in self.intermediate:
                 self._seen[ssp] = offset
-                self._rule.heard(ssp, now)
-        if self._rule.look(now):
+                self._rule.receive(ssp, now)
+        if self._rule.check(now):
             for ssp in self._rule.idle:
                 moved |= self._marks.set_aside(ssp)
         for ssp, senders in self._senders.items():

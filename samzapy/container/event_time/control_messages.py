@@ -217,7 +217,7 @@ class Senders:
         time_ms = before.time_ms if before is not None and before.senders == senders else None
         if isinstance(message, Watermark):
             time_ms = message.time_ms if time_ms is None else max(time_ms, message.time_ms)
-        self._rule.heard(sender, now)
+        self._rule.receive(sender, now)
         job = _job(sender)
         void = [name for name, state in self.known.items() if _job(name) == job and state.senders != senders]
         for name in void:
@@ -244,7 +244,7 @@ class Senders:
 
     def check_idle(self, now: float) -> bool:
         """Find senders that have fallen silent; returns whether there are new ones."""
-        is_new = self._rule.look(now)
+        is_new = self._rule.check(now)
         if is_new:
             self._rebuild()
         return is_new

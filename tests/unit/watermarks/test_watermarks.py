@@ -89,17 +89,17 @@ def test_how_far_the_clock_can_come_by_one_source_alone_is_the_least_mark_of_the
 
 def test_a_source_is_idle_after_its_time_of_silence_until_it_brings_something():
     rule = IdleRule(["a", "b"], 0.0, 5.0)
-    assert not rule.look(4.9)
-    rule.heard("a", 4.9)
-    assert rule.look(5.0)
+    assert not rule.check(4.9)
+    rule.receive("a", 4.9)
+    assert rule.check(5.0)
     assert (rule.idle, rule.all_silent_s(5.0)) == ({"b"}, pytest.approx(0.1))
-    assert not rule.look(6.0), "nothing new"
-    rule.heard("b", 6.0)
+    assert not rule.check(6.0), "nothing new"
+    rule.receive("b", 6.0)
     assert rule.idle == set()
-    assert rule.look(10.0)
+    assert rule.check(10.0)
     assert rule.idle == {"a"}
     rule.forget("a")
-    assert rule.look(11.0)
+    assert rule.check(11.0)
     assert rule.idle == {"b"}
 
 
