@@ -135,8 +135,8 @@ class EntrySerdes:
     """The entries of a view. A serde is an object, the name of a registered one, or None for the job file's
     (`stores.NAME.key.serde`, by default `string`; `stores.NAME.msg.serde`, by default `json`).
 
-    stand_alone  each entry has a meaning of its own. If entries refer to each other, the loss of one makes others wrong.
-                 So a job file with `rocksdb.ttl.ms` or `drop.large.messages` for such a store is refused.
+    stand_alone  each entry has a meaning of its own. If entries refer to each other, the loss of one makes others
+                 wrong, so a job file with `rocksdb.ttl.ms` or `drop.large.messages` for such a store is refused.
     """
 
     key: Serde | str | None = "bytes"

@@ -34,7 +34,7 @@ from samzapy.storage.inspection import Selection, store_of
 from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.storage.spec import store_specs
 from samzapy.system.clients import job_clients
-from samzapy.system.partitioner import partition_of
+from samzapy.system.producing import partition_of
 
 _SAY_WHERE = "say where each row belongs (place_by)"
 

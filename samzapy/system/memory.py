@@ -12,9 +12,8 @@ from samzapy.api.system import RecordBatch, SystemConsumer, SystemFactory, Syste
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.system.clients import record_limit
 from samzapy.system.local.database import Log, MemoryDatabase
-from samzapy.system.local.factory import LogAdmin
+from samzapy.system.local.factory import LocalReader, LogAdmin
 from samzapy.system.local.producer import LogProducer
-from samzapy.system.local.reader import LocalReader
 from samzapy.system.log_consumer import LogConsumer
 
 _BATCH = 10_000

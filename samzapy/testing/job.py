@@ -32,7 +32,7 @@ from samzapy.serializers import StreamSerdes, TypedSerde, serde_registry, task_s
 from samzapy.storage.spec import store_specs
 from samzapy.system.local.factory import LogAdmin
 from samzapy.system.memory import MemoryCluster, MemorySystemFactory
-from samzapy.system.partitioner import partition_of
+from samzapy.system.producing import partition_of
 from samzapy.testing.attempt import FACTORY
 
 _MAX_AHEAD = "task.event.time.max.ahead.ms"

@@ -36,7 +36,7 @@ from samzapy.system.kafka.client import ClientErrors
 from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.queue import NativeQueue, ReportedQueue
 from samzapy.system.local.database import local_log
-from samzapy.system.local.reader import LocalReader
+from samzapy.system.local.factory import LocalReader
 from samzapy.system.log_consumer import LogConsumer
 from samzapy.system.memory import memory_log
 from samzapy.testing import ManualClock, open_store

@@ -109,7 +109,7 @@ _SYSTEMS = (
         "    database.execute(\n",
         (_LOCAL, _TRANSACTIONS),
     ),
-    Mutant("samzapy/system/local/reader.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
+    Mutant("samzapy/system/local/factory.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
     Mutant(
         "samzapy/system/local/cleaning.py",
         "_compact(database, topic, slot, result.stable, now_ms)",
@@ -628,7 +628,7 @@ _OTHERS = (
 #: What surrounds a job is slow, has nothing, a part, or what was true before; and what comes a second time.
 _ANSWERED = (
     Mutant(
-        "samzapy/system/local/reader.py",
+        "samzapy/system/local/factory.py",
         "complete = size < max_bytes and count < max_records",
         "complete = count < max_records",
         (_ANSWERS,),

@@ -16,7 +16,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.java import SPARK, find_java
 from samzapy.system.kafka import KafkaSystemFactory
-from samzapy.system.partitioner import partition_of
+from samzapy.system.producing import partition_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

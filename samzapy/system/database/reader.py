@@ -29,7 +29,7 @@ from samzapy.config.streams.systems import DatabaseConfig
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownPartition, UnknownStream
 from samzapy.system.database.table import Database, Record, Row, Rows, SourceTable, find_table
 from samzapy.system.log_consumer import Fetch, LogReader
-from samzapy.system.partitioner import partition_of
+from samzapy.system.producing import partition_of
 
 logger = logging.getLogger(__name__)
 

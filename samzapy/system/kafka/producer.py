@@ -30,7 +30,7 @@ from samzapy.system.kafka.errors import (
     transaction_error,
 )
 from samzapy.system.kafka.queue import Failure, RecordQueue, open_producer
-from samzapy.system.producer_calls import ProducerCalls
+from samzapy.system.producing import ProducerCalls
 
 #: The call that delivers a fatal error raises it and delivers no reports: the next calls do.
 _REPORT_CALLS, _REPORT_S = 20, 0.05

@@ -3,8 +3,9 @@
 1. `NativeQueue`: columns go into the queue in one call of the compiled extension, which notes the outcomes on
    librdkafka's threads.
 2. `ReportedQueue`, without the extension: a call of confluent-kafka's `produce` for each record, with a callback,
-   because a record without one fails silently. The callback is a dict's own `__setitem__`: librdkafka calls it with (error,
-   message), so the dict holds the last delivered message under None and one failed message for each kind of error.
+   because a record without one fails silently. The callback is a dict's own `__setitem__`: librdkafka calls it with
+   (error, message), so the dict holds the last delivered message under None and one failed message for each kind of
+   error.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from samzapy.system.kafka.client import (
     with_extension,
 )
 from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
-from samzapy.system.partitioner import KeyHashes
+from samzapy.system.producing import KeyHashes
 
 Callback = Callable[[Any, Any], None]
 
@@ -188,8 +189,8 @@ class NativeQueue(RecordQueue):
 
 
 class ReportedQueue(RecordQueue):
-    """Calls confluent-kafka's `produce`. Records with the partition None have one of librdkafka's choice: their delivery
-    is known, their last offsets are not."""
+    """Calls confluent-kafka's `produce`. Of records whose partition librdkafka chooses (None), the delivery is known,
+    and the last offset is not."""
 
     def __init__(self, *others: Any) -> None:
         super().__init__(*others)

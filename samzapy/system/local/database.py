@@ -258,8 +258,8 @@ class Log(ABC):
 
 @dataclass(frozen=True)
 class LocalLog(Log):
-    """A log in a file. `path` (default `.samzapy/local.db` below the current folder); `synchronous`: with `normal`, commits survive
-    the death of any process, with `full` also a power cut."""
+    """A log in a file, by default `.samzapy/local.db` below the current folder. With `synchronous=normal` commits
+    survive the death of any process, with `full` also a power cut."""
 
     system: str
     path: Path

@@ -33,8 +33,7 @@ from samzapy.system.local.streams import (
     find_stream,
     stream_of,
 )
-from samzapy.system.partitioner import KeyHashes
-from samzapy.system.producer_calls import ProducerCalls
+from samzapy.system.producing import KeyHashes, ProducerCalls
 
 
 class Columns:

@@ -1,4 +1,7 @@
-"""The streams, transactions and record headers of a log. Functions run inside the caller's read or write, unless they say otherwise."""
+"""The streams, transactions and record headers of a log.
+
+Functions run inside the caller's read or write, unless they say otherwise.
+"""
 
 from __future__ import annotations
 
@@ -309,8 +312,8 @@ def _close(database: Database, transactional_id: str) -> None:
     database.execute("UPDATE producers SET deadline_ms = NULL WHERE transactional_id = ?", (transactional_id,))
 
 
-# Record headers: for each the name's length, the name, the value's length, the value (both lengths u32 LE). A null value
-# has the length 2**32 - 1 and nothing after it.
+# Record headers: for each the name's length, the name, the value's length, the value (both lengths u32 LE). A null
+# value has the length 2**32 - 1 and nothing after it.
 
 _LENGTH = Struct("<I")
 _pack, _unpack = _LENGTH.pack, _LENGTH.unpack_from

@@ -14,7 +14,6 @@ from samzapy.api.system import StreamSettings, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure, RetriableError
 from samzapy.system.database import DatabaseSystemFactory
-from samzapy.testing import ManualClock
 from samzapy.verify.processes import until
 
 pytestmark = pytest.mark.slow
@@ -137,19 +136,6 @@ def test_what_others_write_elsewhere_and_readers_hold_nothing_back(table):
     table.execute("DELETE FROM t")
     insert(table)
     assert seen(reader) == [2]
-
-
-def test_a_transaction_that_stays_open_is_told_of_once(table, caplog):
-    clock, late = ManualClock(), table.connect()
-    late.execute("BEGIN")
-    insert(late)
-    insert(table)
-    reader = table.reader(clock=clock)
-    for _ in range(35):
-        clock.advance(2)
-        assert reader.poll(0.0, 10) == []
-    (told,) = caplog.messages
-    assert "shop.t@0: waiting for 1 transactions that have been writing to the table for more than 62 s: " in told
 
 
 @pytest.mark.parametrize("seed", range(3))

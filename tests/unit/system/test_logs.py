@@ -5,8 +5,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings, change_columns
 from samzapy.errors import ProducerFenced
-from samzapy.system.local.factory import LocalSystemFactory
-from samzapy.system.local.reader import LocalReader
+from samzapy.system.local.factory import LocalReader, LocalSystemFactory
 from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 from samzapy.testing import ManualClock
 
