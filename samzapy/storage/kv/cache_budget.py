@@ -9,8 +9,10 @@ small document. Numbers, texts and bytes take less than that, deeply nested valu
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from samzapy.storage.kv.cached import CachedStore
 
 #: The bytes of a container without `container.cache.max.bytes`.
 DEFAULT_BYTES = 268_435_456
@@ -22,28 +24,6 @@ _STEP, _GIVEN = 256, 8
 _UNCOMMITTED = 2
 #: The weight of earlier uses each time that memory is short.
 _FADING = 0.875
-
-
-class BudgetedCache(Protocol):
-    """A cache as the budget sees it."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """The bytes that it holds."""
-
-    @property
-    @abstractmethod
-    def uses(self) -> int:
-        """Reads and writes since it was made."""
-
-    @abstractmethod
-    def give_back(self, size: int) -> None:
-        """Evict about `size` bytes of clean entries."""
-
-    @abstractmethod
-    def free(self, size: int) -> None:
-        """Evict `size` bytes, changes included."""
 
 
 class CacheBudget:
@@ -63,13 +43,13 @@ class CacheBudget:
         self.max_bytes = max_bytes
         self._uncommitted = 0
         #: By cache, its uses when they were counted last, and its recent ones.
-        self._uses: dict[BudgetedCache, tuple[int, float]] = {}
+        self._uses: dict[CachedStore[Any, Any], tuple[int, float]] = {}
 
-    def open(self, cache: BudgetedCache) -> None:
+    def open(self, cache: CachedStore[Any, Any]) -> None:
         """Count a new cache."""
         self._uses[cache] = (0, 0.0)
 
-    def close(self, cache: BudgetedCache) -> None:
+    def close(self, cache: CachedStore[Any, Any]) -> None:
         """The cache is gone; closing twice is allowed."""
         self._uses.pop(cache, None)
 
@@ -88,18 +68,18 @@ class CacheBudget:
         """Whether uncommitted bytes take so much of the budget that the container should commit."""
         return self._uncommitted > self.max_bytes // _UNCOMMITTED
 
-    def allowance(self, cache: BudgetedCache) -> int:
+    def allowance(self, cache: CachedStore[Any, Any]) -> int:
         """Bytes that the cache could hold now."""
         return max(0, self.max_bytes - self.used + cache.size)
 
-    def grant(self, cache: BudgetedCache) -> int:
+    def grant(self, cache: CachedStore[Any, Any]) -> int:
         """Make room for the cache; returns the bytes that it may hold until it asks again."""
         step = max(1, self.max_bytes // _STEP)
         if self.used + step > self.max_bytes:
             self._reclaim(cache, self.max_bytes - step)
         return cache.size + max(0, min(step, self.max_bytes - self.used))
 
-    def _reclaim(self, cache: BudgetedCache, target: int) -> None:
+    def _reclaim(self, cache: CachedStore[Any, Any], target: int) -> None:
         for each, (counted, recent) in self._uses.items():
             self._uses[each] = each.uses, _FADING * recent + each.uses - counted
         for _ in range(_GIVEN):

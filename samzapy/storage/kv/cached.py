@@ -40,8 +40,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
     1. A `get` or `put` of a held key touches dicts and no layer below.
     2. An entry is dirty from its `put` until it is serialized, and then clean. Only clean entries are evicted.
     3. A clock hand finds the entries to evict: an entry that was used since the hand passed it stays, any other goes
-       (CLOCK, the second chance). The hit ratio is as high as an LRU's. A hit costs one assignment instead of a move in
-       the LRU's order, and nothing as long as there is room.
+       (CLOCK, the second chance). A hit costs one assignment, and nothing as long as there is room.
     4. Dirty values are serialized in batches, and as late as possible: at `flush`, before a range is read, and when the
        hand meets an unused one while at least `batch_size` are dirty, or too few are clean to make room; then up to
        `batch_size` unused ones. So a dirty key is always held, and a key that is put repeatedly is serialized once.
@@ -51,8 +50,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
     6. An absent key is cached as absent.
     7. A value that does not serialize raises an error with its batch, not at its `put`; the error names its key. Only
        the first values of a class are serialized, and read back, at their `put`: until then no type of keys is usual.
-    8. Values are handed out by reference: later gets see a change without `put` until the value is evicted. It is not
-       saved, unless the key happened to be dirty.
+    8. Values are handed out by reference. A change without `put` is not saved.
 
     Corner cases:
 
@@ -189,7 +187,6 @@ class CachedStore(Entries, ScanningStore[K, V]):
 
     @property
     def has_unserialized(self) -> bool:
-        """Whether some values are dirty."""
         return bool(self._dirty)
 
     def flush(self) -> None:

@@ -1,20 +1,23 @@
-"""Engines with a query interface, each a view over the key-value store.
+"""Engines with a query interface, each a view over the key-value store; and the keys of their entries.
 
-engine          a view factory and the storage engine below it, as one engine
-entry_keys      names as ordered bytes
 heap            top-N and bounded sort
-heap_group      a group of a bounded heap in memory, for a batch of pushes
-sorted_blocks   the items of one group of a heap, in order
 sketches        Bloom filters, distinct counts, quantiles; the only importer of the sketch libraries
 inverted_index  text search
 cube            roll-ups over dimensions
 timers          timers by key, in order of time
+
+In a key, names are ordered bytes behind a letter for the kind of entry. Each name is in UTF-8 and ends with a zero byte,
+which no name may contain. So entries of one kind, and entries with the same first names, are neighbours, and a key is
+the prefix of everything below it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from samzapy.errors import StoreRefused
 
 if TYPE_CHECKING:
     from samzapy.storage.views.cube import Aggregate, Cell, CubeStore
@@ -22,9 +25,6 @@ if TYPE_CHECKING:
     from samzapy.storage.views.inverted_index import Hit, InvertedIndex, Tokenizer, WordTokenizer
     from samzapy.storage.views.sketches import BloomFilters, DistinctCounts, Quantiles
     from samzapy.storage.views.timers import Timer, TimerStore
-from collections.abc import Sized
-
-from samzapy.errors import StoreRefused
 
 __all__ = [
     "Aggregate",

@@ -97,28 +97,14 @@ def is_number(value: object) -> bool:
     return type(value) is float and value == value  # noqa: PLR0124
 
 
-def with_fact(held: Sequence[Any] | None, values: Sequence[Number]) -> list[Any]:
-    """The stored aggregate with one more fact."""
-    if held is None:
-        return [1, *[None if value is None else [1, value, value, value] for value in values]]
-    made: list[Any] = [held[0] + 1]
-    for part, value in zip(held[1:], values, strict=True):
-        if value is None:
-            made.append(part)
-        elif part is None:
-            made.append([1, value, value, value])
-        else:
-            count, total, least, most = part
-            total += value
-            if type(total) is int and not _SMALLEST <= total <= _LARGEST:
-                total = float(total)
-            made.append([count + 1, total, min(least, value), max(most, value)])
-    return made
+def fact_of(values: Sequence[Number]) -> list[Any]:
+    """The stored aggregate of one fact."""
+    return [1, *[None if value is None else [1, value, value, value] for value in values]]
 
 
 def merged(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
     """The stored aggregate of the facts of both."""
-    return [one[0] + other[0], *(_added(a, b) for a, b in zip(one[1:], other[1:], strict=True))]
+    return [one[0] + other[0], *map(_added, one[1:], other[1:])]
 
 
 def _added(one: list[Any] | None, other: list[Any] | None) -> list[Any] | None:
@@ -241,13 +227,14 @@ class CubeStore:
             parts = {name: encoded[type(value)][value] for name, value in dimensions.items()}
         except KeyError:
             parts = {name: self._encode(value) for name, value in dimensions.items()}
-        values = self._values(measures or {})
+        fact = fact_of(self._values(measures or {}))
         get, put = store.get, store.put
         if get(_DESIGN) is None:
             put(_DESIGN, design.described())
         for prefix, rollup in self._rollups:
             place = prefix + b"".join([parts[dimension] for dimension in rollup])
-            put(place, with_fact(get(place), values))
+            held = get(place)
+            put(place, fact if held is None else merged(held, fact))
 
     def add_all(
         self, dimensions: Mapping[str, Sequence[Value]], measures: Mapping[str, Sequence[Number]] | None = None
@@ -267,17 +254,14 @@ class CubeStore:
         lengths = {len(column) for column in (*parts.values(), *given.values())}
         if len(lengths) > 1:
             raise ValueError(f"expected columns of one length, got {sorted(lengths)}")
-        facts = [self._values(dict(zip(given, row, strict=True))) for row in zip(*given.values(), strict=True)]
-        if not given:
-            facts = [self._values({})] * lengths.pop()
+        rows = zip(*given.values(), strict=True) if given else [()] * lengths.pop()
+        facts = [fact_of(self._values(dict(zip(given, row, strict=True)))) for row in rows]
         cells: dict[bytes, list[Any]] = {}
         for prefix, rollup in self._rollups:
-            for place, values in zip(
-                map(prefix.__add__, map(b"".join, zip(*[parts[name] for name in rollup], strict=True))),
-                facts,
-                strict=True,
-            ):
-                cells[place] = with_fact(cells.get(place), values)
+            places = map(prefix.__add__, map(b"".join, zip(*[parts[name] for name in rollup], strict=True)))
+            for place, fact in zip(places, facts, strict=True):
+                held = cells.get(place)
+                cells[place] = fact if held is None else merged(held, fact)
         if not cells:
             return
         if store.get(_DESIGN) is None:

@@ -39,20 +39,9 @@ def library(name: str) -> Any:
         raise EnvironmentFailure(f"sketches need the package {name} ({cause}); {_ADVICE}") from cause
 
 
-class SketchSerde(Serde):
-    """The bytes of a sketch. A sketch that is read and written again without a change has the same bytes."""
-
-    @abstractmethod
-    def to_bytes(self, value: Any) -> bytes:
-        """The sketch's bytes."""
-
-    @abstractmethod
-    def from_bytes(self, data: bytes) -> Any:
-        """The sketch. Raises SerdeError or ValueError for other bytes."""
-
-
-class DataSketchSerde(SketchSerde):
-    """The sketch as Apache DataSketches writes it in every language."""
+class DataSketchSerde(Serde):
+    """The sketch as Apache DataSketches writes it in every language. One that is read and written again without a
+    change has the same bytes."""
 
     #: The class of the sketches in the library, its name in errors, and its method that gives the bytes.
     kind: ClassVar[str]
@@ -136,7 +125,7 @@ class SketchesFactory(StoreViewFactory):
     engine: ClassVar[str]
     package: ClassVar[str]
     keys: ClassVar[type]
-    serde: ClassVar[type[SketchSerde]]
+    serde: ClassVar[type[Serde]]
     #: Makes the view from the store, its name, and the fields of `keys` in order.
     sketches: ClassVar[Callable[..., Any]]
 
@@ -200,7 +189,7 @@ def _hash(data: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=16).digest(), "big", signed=True)
 
 
-class BloomSerde(SketchSerde):
+class BloomSerde(Serde):
     """A filter as rbloom writes it: the number of hashes, then the bits."""
 
     def to_bytes(self, value: Any) -> bytes:

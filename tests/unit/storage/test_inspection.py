@@ -15,7 +15,6 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import StoreError
 from samzapy.storage.inspection import ChangelogReader, Selection, local_directories, read_files
 from samzapy.storage.local.directory import (
     download_of,
@@ -142,23 +141,6 @@ def assert_one_commit(factory, path):
     reader.close()
 
 
-def test_a_store_whose_owner_flushes_at_each_attempt_to_read_it_is_read(tmp_path, monkeypatch):
-    factory = RocksDbStorageEngineFactory()
-    owner = factory.open(
-        tmp_path / "s", EngineSettings("s", {"rocksdb.compaction.level0.file.num.compaction.trigger": "1000"})
-    )
-    commit = numbered(owner)
-
-    def commit_and_flush():
-        commit()
-        owner.flush()
-
-    commit_and_flush()
-    at_each_listing(monkeypatch, tmp_path / "s", commit_and_flush, commit_and_flush)
-    assert_one_commit(factory, tmp_path / "s")
-    owner.close()
-
-
 def test_a_write_ahead_log_that_a_flush_removes_meanwhile_leaves_no_gap(tmp_path, monkeypatch):
     factory = RocksDbStorageEngineFactory()
     owner = factory.open(tmp_path / "s", EngineSettings("s", {"rocksdb.wal.enabled": "true"}))
@@ -201,17 +183,6 @@ def test_a_reader_writes_nothing_into_the_directory_of_the_owner(tmp_path, monke
         assert list(pairs) == [(b"a", b"1")]
     reader.close()
     owner.close()
-
-
-def test_what_a_reader_cannot_open_is_named_with_its_place_in_the_store(tmp_path):
-    factory, path = RocksDbStorageEngineFactory(), tmp_path / "s"
-    engine = factory.open(path, EngineSettings("s"))
-    engine.write({b"a": b"1"}, b"m")
-    engine.close()
-    (manifest,) = path.glob("MANIFEST-*")
-    manifest.unlink()
-    with pytest.raises(StoreError, match=f"{path}: opening for reading: .*{manifest}"):
-        factory.open(path, EngineSettings("s"), read_only=True)
 
 
 def test_files_say_how_far_they_are(tmp_path):

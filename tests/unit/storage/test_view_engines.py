@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from samzapy.errors import ConfigError, EnvironmentFailure, StoreRefused
-from samzapy.storage.views import HeapItem, Tokenizer
+from samzapy.storage.views import HeapItem
 from samzapy.storage.views.inverted_index import AllOf, AnyOf, Phrase, WordTokenizer, parse
 from samzapy.storage.views.sketches import BloomSerde, HyperLogLogSerde, KllSerde, library
 from samzapy.testing import open_store
@@ -160,19 +160,6 @@ def test_a_batch_of_timers_with_one_that_is_refused_sets_none(opened):
     assert timers.time_of("a") is None
 
 
-def test_a_heap_that_is_made_smaller_drops_its_worst_items_at_the_next_push(opened):
-    store = opened("heap", heap_size="5")
-    for number in range(5):
-        store.store.push(number, number)
-    entries = list(store.stores.stores["s"].all())
-    smaller = opened("heap", heap_size="2")
-    smaller.stores.stores["s"].put_all(entries)
-    assert smaller.store.push("best", 9)
-    assert [each.item for each in smaller.store.top(9)] == ["best", 4]
-    assert smaller.store.size() == 2
-    assert smaller.store.score(3) is None
-
-
 def test_a_repeated_item_costs_a_sketch_no_changelog_record(opened):
     for factory in ("bloom", "hyperloglog"):
         store = opened(factory)
@@ -291,24 +278,6 @@ def test_a_changed_document_sends_only_the_postings_that_changed(opened):
     sent = {key for key, _ in store.changelog()[before:]}
     assert sent == {b"pfox\0d7\0", b"pdog\0d7\0", b"tfox\0", b"tdog\0", b"dd7\0", b"n"}
     assert [hit.document for hit in store.store.search("dog")] == ["d7"]
-
-
-class Letters(Tokenizer):
-    """Every letter is a term."""
-
-    def terms(self, text: str) -> list[str]:
-        return list(text)
-
-
-def test_a_tokenizer_of_ones_own_makes_terms_and_queries(opened):
-    index = opened("inverted-index", index_tokenizer=f"{__name__}:Letters").store
-    index.add("one", "abc")
-    index.add("two", "cab")
-    assert [hit.document for hit in index.search('"bc"')] == ["one"]
-    assert index.search("z") == []
-    with pytest.raises(StoreRefused, match="without zero characters"):
-        index.add("three", "a\0b")
-    assert len(index) == 2
 
 
 def test_a_cube_refuses_facts_and_questions_that_it_has_no_place_for(opened):

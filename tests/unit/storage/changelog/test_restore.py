@@ -156,13 +156,6 @@ def test_a_record_without_a_key_is_named():
         restore.add(RecordBatch(SSP, [3, 4], [b"a", None], [b"1", b"1"], [1, 1]))
 
 
-def test_a_chunk_before_the_bound_is_as_old_as_its_last_record():
-    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
-    restore = StoreRestore(engine, IDENTITY, Tail(SSP, 0, 100), chunk_bytes=1)
-    restore.add(RecordBatch(SSP, [0, 1], [b"a", b"b"], [b"1", b"1"], [70, 80]))
-    assert Marker.from_bytes(engine.marker()) == Marker(IDENTITY, 1, 80)
-
-
 def store_config(**other):
     from samzapy.api.stream import SystemStream
 
@@ -233,15 +226,6 @@ JOB = {
     "stores.s.msg.serde": "json",
     "stores.s.changelog": "memory.s-log",
 }
-
-
-def test_a_graceful_stop_leaves_nothing_to_read(tmp_path: Path):
-    with open_store(JOB, "s", tmp_path) as opened:
-        opened.store.put("a", 1)
-        opened.commit()
-        opened.reopen()
-        assert (opened.restored.source, opened.restored.records) == ("local store", 0)
-        assert opened.store.get("a") == 1
 
 
 def test_only_the_tail_is_read_after_a_kill(tmp_path: Path):

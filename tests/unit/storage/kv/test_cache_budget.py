@@ -8,7 +8,7 @@ import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.config.stores import StoreConfig
-from samzapy.serializers import BytesSerde, JsonSerde, StringSerde
+from samzapy.serializers import JsonSerde, StringSerde
 from samzapy.storage.kv.cache_budget import CacheBudget
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.kv.stack import build_stack
@@ -77,28 +77,6 @@ def test_a_cache_stays_within_its_budget_and_loses_nothing(stack_in, kind):
         assert cached(stack) <= 130_000
 
 
-def test_thousands_of_puts_of_a_megabyte_stay_small_between_commits(stack_in):
-    budget = CacheBudget(64 * MB)
-    stack = stack_in(budget, BytesSerde())
-    gc.collect()
-    tracemalloc.start()
-    try:
-        for number in range(2_000):
-            stack.store.put(f"key-{number}", bytes(MB))
-            if stack.over_budget():
-                commit_to_nowhere(stack)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 300 * MB
-
-
-def commit_to_nowhere(stack):
-    """A commit to a disk: nothing of it stays in memory."""
-    stack.store.flush()
-    stack.uncommitted.clear()
-
-
 def test_values_that_grow_while_they_are_dirty_ask_for_a_commit(stack_in):
     stack = stack_in(CacheBudget(8 * MB))
     lists = {f"key-{number}": [] for number in range(100)}
@@ -149,21 +127,6 @@ def test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself(stac
     assert cached(other) > cached(changed)
 
 
-def test_a_combination_that_uses_another_store_of_a_full_budget_works(stack_in):
-    budget = CacheBudget(60_000)
-    one, other = stack_in(budget), stack_in(budget)
-    keys = [f"key-{number}" for number in range(300)]
-    one.store.put_all(dict.fromkeys(keys, 1))
-    other.store.put_all(dict.fromkeys(keys, 10))
-    commit(one)
-    commit(other)
-    for _ in range(3):
-        one.store.merge_all(dict.fromkeys(keys, 1), lambda held, new: held + new + other.store.get("key-7") - 10)
-        for key in keys:
-            assert other.store.get(key) == 10
-    assert one.store.get_all(keys) == dict.fromkeys(keys, 4)
-
-
 def test_uncommitted_bytes_take_their_part_of_the_budget_until_the_commit(stack_in):
     budget = CacheBudget(100 * MB)
     writing, reading = stack_in(budget), stack_in(budget)
@@ -189,12 +152,3 @@ def test_a_container_commits_when_the_uncommitted_bytes_of_its_stores_take_half_
     for stack in stacks:
         commit(stack)
     assert not any(stack.over_budget() for stack in stacks)
-
-
-def test_bytes_that_were_counted_twice_make_no_early_commit(stack_in):
-    stack = stack_in(CacheBudget(1_000_000))
-    for _ in range(20):
-        for number in range(300):
-            stack.store.put(f"key-{number}", "x" * 200)
-        stack.store.flush()
-        assert not stack.over_budget()

@@ -50,28 +50,6 @@ def test_a_key_that_is_put_again_and_again_is_serialized_once_a_commit(stack_of)
     assert values.written == 60
 
 
-def test_a_full_cache_serializes_a_batch_to_make_room(stack_of):
-    stack, values = stack_of(object_cache_size=20, write_batch_size=10)
-    for number in range(21):
-        stack.store.put(f"k{number}", number)
-    assert values.written == 10
-    assert stack.store.metrics()["cached-entries"] == 20
-    assert stack.store.get("k0") == 0
-    assert values.read == 1
-
-
-def test_a_value_in_use_is_neither_evicted_nor_serialized_again_and_again(stack_of):
-    stack, values = stack_of(object_cache_size=20, write_batch_size=10)
-    for number in range(200):
-        stack.store.put(f"k{number}", number)
-        count = stack.store.get("busy") or 0
-        stack.store.put("busy", count + 1)
-    assert stack.store.get("busy") == 200
-    assert values.read == 0
-    # Once for each of the others that is gone; with every batch it would be 20 more.
-    assert 180 <= values.written <= 201
-
-
 def test_a_cache_with_room_keeps_no_more_than_so_many_values_unserialized(stack_of):
     stack, values = stack_of(object_cache_size=2 * MOST_DIRTY)
     for number in range(MOST_DIRTY):
@@ -113,22 +91,3 @@ def test_a_key_that_is_deleted_after_its_value_was_serialized_leaves_a_tombstone
     store.delete("k")
     store.flush()
     assert stack.uncommitted.changes == {b"k": None}
-
-
-def test_a_key_that_was_not_read_before_it_was_put_gets_a_tombstone(stack_of):
-    stack, _ = stack_of()
-    stack.store.put("k", 1)
-    stack.store.delete("k")
-    stack.store.flush()
-    assert stack.uncommitted.changes == {b"k": None}
-
-
-def test_a_full_cache_drops_what_has_come_and_gone_instead_of_serializing_it(stack_of):
-    stack, values = stack_of(object_cache_size=20, write_batch_size=10)
-    for number in range(50):
-        assert stack.store.get(f"k{number}") is None
-        stack.store.put(f"k{number}", number)
-        stack.store.delete(f"k{number}")
-    stack.store.flush()
-    assert (stack.uncommitted.changes, values.written) == ({}, 0)
-    assert stack.store.metrics()["cached-entries"] <= 20

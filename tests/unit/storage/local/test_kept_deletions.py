@@ -9,7 +9,6 @@ from samzapy.api.system import SystemSettings
 from samzapy.storage.backup.folder import BackupFolder
 from samzapy.storage.local.marker import Marker
 from samzapy.storage.opening import StoreOpener
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 
@@ -129,25 +128,6 @@ def test_a_store_that_grows_too_old_while_other_stores_are_opened_is_rebuilt(nod
         opened.reopen()
         assert (opened.restored.source, dict(opened.store.all())) == ("changelog", {"a": 1, "b": 2})
         assert opened.restored.reason == "it is 60000 ms old, deletions are kept for 60000 ms (delete.retention.ms)"
-
-
-def test_a_store_that_grows_too_old_while_another_process_has_it_locked_is_rebuilt(node, clock, monkeypatch):
-    with node("a") as opened:
-        opened.store.put("a", 1)
-        opened.commit()
-        opened.store.put("b", 2)
-        opened.send_changes()
-        opened.close()
-        opening = RocksDbStorageEngineFactory.open
-
-        def late(*arguments, **more):
-            clock.advance(60)
-            return opening(*arguments, **more)
-
-        monkeypatch.setattr(RocksDbStorageEngineFactory, "open", late)
-        opened.reopen()
-        assert opened.restored.source == "changelog"
-        assert opened.restored.reason.endswith("deletions are kept for 60000 ms (delete.retention.ms)")
 
 
 def test_a_snapshot_that_grows_too_old_on_its_way_is_not_used(node, clock, tmp_path, monkeypatch):

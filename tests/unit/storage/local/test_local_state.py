@@ -131,14 +131,6 @@ def test_data_without_a_marker_is_set_aside_with_a_warning_and_never_used(stores
     assert f"The local store {directory(stores)} is not used: it holds data without a marker" in warning
 
 
-@pytest.mark.parametrize("opening", OPENINGS)
-def test_a_directory_without_any_data_is_used(stores, opening, caplog):
-    left_by_samza(stores, rows=0)
-    OPENINGS[opening](stores).close()
-    assert set_asides(directory(stores)) == []
-    assert caplog.messages == []
-
-
 def snapshot_at(marker):
     """Puts a store with that marker where a snapshot is downloaded to, whatever the index says."""
 
@@ -409,10 +401,3 @@ def test_a_store_opens_with_every_option_that_is_known(tmp_path):
         engine.flush()
         assert engine.get(b"a") == b"1"
         engine.close()
-
-
-def test_a_store_is_opened_again_with_the_options_of_today(tmp_path):
-    for size in ("33554432", "65536"):
-        engine = FACTORY.open(tmp_path / "s", EngineSettings("s", {"container.write.buffer.size.bytes": size}))
-        engine.close()
-    assert "Options.write_buffer_size: 65536" in " ".join((tmp_path / "s" / "LOG").read_text().split())

@@ -1,7 +1,5 @@
 """The RocksDB stores of a container share a block cache and a limit of their memtables."""
 
-import gc
-
 import pytest
 
 from samzapy.api.engine import EngineSettings
@@ -55,14 +53,3 @@ def test_blocks_of_all_stores_are_in_one_cache_unless_a_store_has_its_own(opened
     usage = [engine.metrics()["block-cache-usage"] for engine in engines]
     assert len(set(usage)) == 1
     assert usage[0] > own.metrics()["block-cache-usage"]
-
-
-def test_the_memory_is_given_back_with_the_last_factory(tmp_path):
-    factory = RocksDbStorageEngineFactory()
-    factory.open(tmp_path / "s", EngineSettings("s", SMALL)).close()
-    first = id(shared_memory(4_194_304, 1_048_576))
-    assert first == id(shared_memory(4_194_304, 1_048_576))
-    held = shared_memory(4_194_304, 1_048_576)
-    assert held.memtables.get_buffer_size() == 1_048_576
-    del factory
-    gc.collect()
