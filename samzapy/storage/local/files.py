@@ -37,7 +37,8 @@ Refuse = Callable[[Marker], "str | None"]
 @dataclass(frozen=True)
 class OpenedFiles:
     """An open engine, and the directory of its files, if it keeps any. `source`: the origin of its entries (`local
-    store`, `standby`, `snapshot`), empty if it has none; `marker` is None then. `reason`: why earlier files were set aside, if any were."""
+    store`, `standby`, `snapshot`), empty if it has none; `marker` is None then. `reason`: why earlier files were set
+    aside, if any were."""
 
     engine: StorageEngine
     path: Path | None
@@ -60,9 +61,9 @@ class LocalFiles:
         self._lock_wait_s = lock_wait_s
 
     def open_kept(self, refuse: Refuse, source: str = "local store") -> OpenedFiles:
-        """The store as an earlier attempt left it, with that `source`. It is set aside and a new one is opened, if it is
-        damaged, has data without a marker, or `refuse` gives a reason. An error of `refuse` passes through, and nothing
-        is set aside."""
+        """The store as an earlier attempt left it, with that `source`. It is set aside and a new one is opened, if it
+        is damaged, has data without a marker, or `refuse` gives a reason. An error of `refuse` passes through, and
+        nothing is set aside."""
         if self.path is None:
             return OpenedFiles(self._spec.open(None, self._tasks), None)
         engine: StorageEngine | None = None

@@ -6,9 +6,9 @@ inverted_index  text search
 cube            roll-ups over dimensions
 timers          timers by key, in order of time
 
-In a key, names are ordered bytes behind a letter for the kind of entry. Each name is in UTF-8 and ends with a zero byte,
-which no name may contain. So entries of one kind, and entries with the same first names, are neighbours, and a key is
-the prefix of everything below it.
+In a key, names are ordered bytes behind a letter for the kind of entry. Each name is in UTF-8 and ends with a zero
+byte, which no name may contain. So entries of one kind, and entries with the same first names, are neighbours, and a
+key is the prefix of everything below it.
 """
 
 from __future__ import annotations

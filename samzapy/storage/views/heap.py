@@ -451,7 +451,8 @@ class HeapStore:
     def _checked(self, item: Any, score: Score) -> bytes:
         """The item's bytes. Raises StoreRefused."""
         kind = type(score)
-        if not (kind is float and score == score) and not (kind is int and _SMALLEST <= score <= _LARGEST):  # noqa: PLR0124
+        is_number = score == score if kind is float else kind is int and _SMALLEST <= score <= _LARGEST  # noqa: PLR0124
+        if not is_number:
             raise self._no_score(score)
         try:
             return self._pack(item)
