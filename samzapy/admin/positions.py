@@ -202,13 +202,12 @@ def write_checkpoints(
 def _moved(
     before: JobPositions, after: Positions, model: JobModel, startpoints: Sequence[Startpoint], clock: Clock
 ) -> dict[str, Checkpoint]:
-    changed = {}
-    for task in model.tasks:
-        moved = {ssp: after[ssp] for ssp in task.ssps if ssp in after}
-        if not moved:
-            continue
-        changed[task.name] = moved_to(before.checkpoints[task.name], moved, task.name, startpoints, clock)
-    return changed
+    moved = {task.name: {ssp: after[ssp] for ssp in task.ssps if ssp in after} for task in model.tasks}
+    return {
+        task: moved_to(before.checkpoints[task], offsets, task, startpoints, clock)
+        for task, offsets in moved.items()
+        if offsets
+    }
 
 
 def moved_to(

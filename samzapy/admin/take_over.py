@@ -362,10 +362,12 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
         adopted = {}
         for store in stores:
             assert store.changelog is not None
-            ends = _ends(store, clients)
-            if ends is not None:
-                found[store.name] = ends[1]
-                adopted[store.changelog] = ends
+            admin = clients.admin(store.changelog.system)
+            topic = admin.describe(store.changelog.stream)
+            if topic is not None:
+                ssps = [SystemStreamPartition(*store.changelog, number) for number in range(topic.partitions)]
+                ends = {ssp.partition: log.upcoming for ssp, log in admin.offsets(ssps).items()}
+                found[store.name], adopted[store.changelog] = ends, (topic.stream_id, ends)
             elif store.name in store_names:
                 raise UnknownStream(*store.changelog, store=store.name)
         checkpoints.start()
@@ -381,13 +383,3 @@ def _logged(stores: Mapping[str, StoreConfig], name: str) -> StoreConfig:
     if store.changelog is None:
         raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, "is required: there is nothing to adopt")])
     return store
-
-
-def _ends(store: StoreConfig, clients: SystemClients) -> tuple[str, dict[int, int]] | None:
-    assert store.changelog is not None
-    admin = clients.admin(store.changelog.system)
-    topic = admin.describe(store.changelog.stream)
-    if topic is None:
-        return None
-    ssps = [SystemStreamPartition(*store.changelog, number) for number in range(topic.partitions)]
-    return topic.stream_id, {ssp.partition: log.upcoming for ssp, log in admin.offsets(ssps).items()}

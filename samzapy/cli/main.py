@@ -22,7 +22,7 @@ _COMMANDS = {
     "init": "Create a project with a task, its job file, its tests and some input.",
     "run": "Run a job until it ends or is stopped.",
     "drain": "Let a running job process its inputs to their ends, and stop it.",
-    "logs": "Print the log of a job, and follow it.",
+    "logs": "Print the log of a job.",
     "status": "Show lag, stalls and failures of a running job.",
     "check": "Explain a job file, and list all its problems.",
     "keys": "List the keys of job files.",

@@ -379,7 +379,7 @@ def read_store(
     Each partition of the changelog is read by one Spark task, up to its end at this call; committed records only, the
     last one of each key, no tombstones, no expired entries. Frames are lazy: each action reads the changelog again.
     Compaction may drop records that are overwritten after this call, so `cache()` a frame that is used for long. A task
-    takes up to `stores.X.restore.max.bytes` of memory; more than 1,000 records go through files in its temporary
+    takes up to 384 MiB of memory; more than 1,000 records go through files in its temporary
     folder.
 
     With pandas and pyarrow (`pip install 'samzapy[dataframe]'`) rows travel to Spark by Arrow, otherwise one by one.

@@ -1,8 +1,7 @@
 """Runs all tasks of a job in one container, in this process; `runner_of` chooses between this runner and Spark's.
 
 The container itself outlasts an outage and restarts at once, for some seconds (`RestartingContainer`). `Restarts`
-handles failures that last longer, with the pauses and the limit of Spark jobs: `job.spark.max.resubmits`,
-`job.spark.resubmit.backoff.max.ms`."""
+handles failures that last longer, with the pauses and the limit of Spark jobs (`job.spark.max.resubmits`)."""
 
 from __future__ import annotations
 
