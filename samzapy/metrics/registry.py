@@ -218,9 +218,6 @@ class Series:
                 name = f"{metric.name}{part or ('_total' if family.kind is Kind.COUNTER else '')}"
                 metric.add_sample(name, dict(labels), value)
             metrics.append(metric)
-        return self._without_repeated_names(metrics)
-
-    def _without_repeated_names(self, metrics: list[Metric]) -> list[Metric]:
         # A timer of the user's code may have the name of a histogram: no line appears twice.
         parts = {m.name + part for m in metrics if m.type == "histogram" for part in ("_sum", "_count", BUCKET)}
         return [metric for metric in metrics if metric.name not in parts]

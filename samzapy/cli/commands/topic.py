@@ -314,18 +314,18 @@ def kafka() -> None:
 )
 def start(folder: Path, port: int, version: str | None) -> None:
     """Start the broker, unless it is already running, and print its address."""
-    from samzapy.devkafka import start as start_broker
+    from samzapy.devkafka import DevBroker
 
-    click.echo(f"Kafka answers at {start_broker(folder, port, version)}; its data and log are in {folder}")
+    click.echo(f"Kafka answers at {DevBroker(folder, port, version=version).start()}; its data and log are in {folder}")
 
 
 @kafka.command()
 @_folder
 def stop(folder: Path) -> None:
     """Stop the broker. Its data stays."""
-    from samzapy.devkafka import stop as stop_broker
+    from samzapy.devkafka import DevBroker
 
-    click.echo("stopped" if stop_broker(folder) else f"no broker runs in {folder}")
+    click.echo("stopped" if DevBroker(folder).stop() else f"no broker runs in {folder}")
 
 
 @kafka.command()
@@ -333,9 +333,9 @@ def stop(folder: Path) -> None:
 @click.pass_context
 def status(ctx: click.Context, folder: Path) -> None:
     """Print the broker's address. The exit code is 3 if the broker does not run."""
-    from samzapy.devkafka import status as status_of_broker
+    from samzapy.devkafka import DevBroker
 
-    running = status_of_broker(folder)
+    running = DevBroker(folder).running
     if running is None:
         click.echo(f"no broker runs in {folder}")
         ctx.exit(3)

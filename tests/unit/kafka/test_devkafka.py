@@ -9,8 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from samzapy import devkafka
-from samzapy.devkafka import broker, runtime
+from samzapy.devkafka import DevBroker, broker, runtime
 from samzapy.devkafka.broker import free_port
 from samzapy.devkafka.runtime import server_properties
 from samzapy.errors import EnvironmentFailure
@@ -143,13 +142,13 @@ def without_jars(tmp_path, monkeypatch):
 def test_a_format_that_fails_is_told_with_javas_reason_and_not_with_its_stack(without_jars, said, reason):
     folder = without_jars(f"printf '{said}' >&2; exit 1", formatted=False)
     with pytest.raises(EnvironmentFailure, match=rf"data: cannot be formatted for Kafka: {reason}$"):
-        devkafka.start(folder, free_port())
+        DevBroker(folder, free_port()).start()
 
 
 def test_java_gets_names_below_the_folder_in_which_it_runs_and_no_path_that_it_may_read_otherwise(without_jars):
     folder = without_jars('echo "$PWD" "$@" > arguments; exit 1', formatted=False)
     with pytest.raises(EnvironmentFailure, match="cannot be formatted"):
-        devkafka.start(folder, free_port())
+        DevBroker(folder, free_port()).start()
     told = (folder / "arguments").read_text().removeprefix(str(folder))
     assert told.split()[-2:] == ["-c", "server.properties"]
     assert folder.name not in told
@@ -162,7 +161,7 @@ def test_a_broker_that_cannot_be_remembered_does_not_run_on(without_jars, monkey
     folder = without_jars("exec sleep 20", formatted=True)
     monkeypatch.setattr(broker, "remember", full)
     with pytest.raises(EnvironmentFailure, match="No space left on device"):
-        devkafka.start(folder, free_port())
+        DevBroker(folder, free_port()).start()
     children = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
     assert str(folder) not in [each.cwd() for each in children]
 
@@ -195,9 +194,9 @@ def test_a_running_broker_of_another_version_or_port_is_refused_and_not_taken_fo
     with pytest.raises(
         EnvironmentFailure, match=r"Kafka 3\.9: the broker of \S+ runs with version 4\.1\.0 already; stop"
     ):
-        devkafka.start(tmp_path, 9092, "3.9")
+        DevBroker(tmp_path, 9092, version="3.9").start()
     with pytest.raises(EnvironmentFailure, match=r"port 9093: the broker of \S+ runs on 127\.0\.0\.1:9092 already"):
-        devkafka.start(tmp_path, 9093, "4.1")
+        DevBroker(tmp_path, 9093, version="4.1").start()
 
 
 def test_a_taken_port_is_refused(tmp_path):
@@ -206,8 +205,8 @@ def test_a_taken_port_is_refused(tmp_path):
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(EnvironmentFailure, match=f"port {port}: something else listens"):
-            devkafka.start(tmp_path, port)
-    assert devkafka.status(tmp_path) is None
+            DevBroker(tmp_path, port).start()
+    assert DevBroker(tmp_path).running is None
 
 
 @pytest.mark.kafka
@@ -242,4 +241,4 @@ def test_a_cache_below_the_current_folder_is_found_by_a_broker_that_runs_in_anot
 def test_a_folder_that_cannot_be_written_to_is_an_environment_failure_that_names_it(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(EnvironmentFailure, match=r"file/broker: Kafka cannot be started in .* \(Not a directory\)"):
-        devkafka.start(tmp_path / "file" / "broker")
+        DevBroker(tmp_path / "file" / "broker").start()
