@@ -74,7 +74,7 @@ class Heartbeat:
 
     def start(self) -> None:
         """Report once, now, and then from the thread."""
-        self._tell()
+        self._send()
         self._thread.start()
 
     def phase(self, phase: str) -> None:
@@ -95,7 +95,7 @@ class Heartbeat:
         self._end_child()
         if self._lost is None and self._silent_s() > self._lease.duration_s:
             # No report for that long (a stop, a loaded machine): another attempt may own the tasks, so ask first.
-            self._tell()
+            self._send()
             if self._lost is None and self._silent_s() > self._lease.duration_s:
                 self._lose("the lease has run out before an answer to its renewal")
         if self._lost is not None:
@@ -120,7 +120,7 @@ class Heartbeat:
         container."""
         self._end_child()
         asked = self._clock.monotonic()
-        self._tell()
+        self._send()
         if self._answered_at < asked and self._lost is None:
             self._lose("the coordinator does not say which attempt owns this container")
         self.should_stop()
@@ -141,7 +141,7 @@ class Heartbeat:
     def _beat(self) -> None:
         while not self._closed.wait(min(self._lease.duration_s / 3, self._lease.pace_s)):
             if self._lost is None:
-                self._tell()
+                self._send()
             elif self._clock.monotonic() - self._lost_at > self._lease.duration_s:
                 self._on_lost(self._lost)
 
@@ -164,7 +164,7 @@ class Heartbeat:
         self._lost = why
         self._purge()
 
-    def _made(self) -> ContainerReport:
+    def _current(self) -> ContainerReport:
         """Make the current report. Raises the error of making the first one."""
         try:
             self._newest = self._build(self._phase)
@@ -175,10 +175,10 @@ class Heartbeat:
             self._newest = replace(self._newest, phase=self._phase)
         return self._newest
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         asked = self._clock.monotonic()
         try:
-            directive = self._lease.report(self._made())
+            directive = self._lease.report(self._current())
         except Exception as cause:  # noqa: BLE001  # whatever it is, the lease runs out or the next report is answered
             if not isinstance(cause, RetriableError) and not self._failing:
                 logger.warning("A report to the coordinator failed: %s: %s", type(cause).__name__, cause)

@@ -211,7 +211,7 @@ class Ownership:
         return None if asked is None or asked.get("run") != self.run_id else HandoverRequest.from_json(asked)
 
     def answer(self, request: HandoverRequest) -> None:
-        """Record that this run has heard the request; with the clients of `look`."""
+        """Record that this run has received the request; with the clients of `look`."""
         value = {"run": self.run_id, "by": request.by.id}
         self._records.checkpoints.write_record(JobRecord.HEARD, value)
 

@@ -84,7 +84,7 @@ def parts_of_report(tasks: Sequence[TaskInstance]) -> dict[str, Any]:
 
 
 def _clock_of(task: TaskInstance) -> TaskProgress:
-    clock, kept = task.event_clock, task.checkpoints.kept
+    clock, kept = task.event_clock, task.checkpoints.kept if task.checkpoints else None
     times, is_open = (None, False) if kept is None else kept
     return TaskProgress(clock.time_ms, clock.held_by, clock.idle, times, is_open)
 

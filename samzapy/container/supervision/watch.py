@@ -104,7 +104,7 @@ class ContainerWatch:
         self._doing: tuple[str, object] | None = None
         self._progress: object = None
         self._since = self._progress_since = clock.monotonic()
-        self._told: str | None = None
+        self._reported: str | None = None
         self._shown: UserFailure | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -125,8 +125,8 @@ class ContainerWatch:
         with self._one_at_a_time:
             lines, left_out = self._process.lines.take()
             stalled, of_user = self._stalled(phase, progress) if self._stall_s else (None, False)
-            begun = stalled is not None and self._told != stalled.reason
-            self._told = None if stalled is None else stalled.reason
+            begun = stalled is not None and self._reported != stalled.reason
+            self._reported = None if stalled is None else stalled.reason
         if stalled is not None and begun:
             level = logging.DEBUG if self._lag.outages and not of_user else logging.WARNING
             logger.log(level, "stalled: %s%s", stalled, f"\n{stalled.stack}" if of_user else "")

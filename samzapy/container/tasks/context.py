@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from samzapy.api.collector import MessageCollector, RequestScope, Sink, TaskCoordinator
 from samzapy.api.context import MetricsRegistry, TaskContext
@@ -174,51 +174,7 @@ class CoordinatorRequests(TaskCoordinator):
         self.commit_asked = False
 
 
-class KeptTimes(NamedTuple):
-    """The times of the task's checkpoints, ascending. `open`: the task has processed nothing since the last one, so
-    that one stands for every later time."""
-
-    times: tuple[int, ...]
-    open: bool
-
-
-class TaskCheckpoints:
-    """The checkpoints of a task's private state; this task has none."""
-
-    @property
-    def given(self) -> StateCheckpoints | None:
-        """The checkpoints as the task's `init` gets them, None for none."""
-        return None
-
-    @property
-    def kept(self) -> KeptTimes | None:
-        """The times for the job's checkpoint clock; None before `init` has found or made the first checkpoint. May be
-        called from any thread."""
-        return None
-
-    def started(self) -> None:
-        """`init` has returned: the task is at the positions of the recovered checkpoint."""
-
-    def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> bool:
-        """A commit begins; returns whether a state was taken. Raises TaskFailed if the user's code does."""
-        return False
-
-    def keep(self) -> None:
-        """The commit is durable."""
-
-    def metrics(self) -> Mapping[str, float]:
-        """The number written since the start, the size of the last one, and the times of the first and last one
-        kept."""
-        return {}
-
-    def close(self) -> None:
-        """Release the store."""
-
-
-NO_STATE_CHECKPOINTS = TaskCheckpoints()
-
-
-class KeptStateCheckpoints(TaskCheckpoints, StateCheckpoints):
+class KeptStateCheckpoints(StateCheckpoints):
     """Takes and persists the checkpoints of a task with a private state, in step with its commits.
 
         a commit begins         take the state; the task may send outputs with it
@@ -262,10 +218,6 @@ class KeptStateCheckpoints(TaskCheckpoints, StateCheckpoints):
         self._kept: tuple[tuple[int, ...], Offsets] = (), {}
 
     @property
-    def given(self) -> StateCheckpoints:
-        return self
-
-    @property
     def interval_ms(self) -> int:
         return self._interval_ms
 
@@ -283,9 +235,11 @@ class KeptStateCheckpoints(TaskCheckpoints, StateCheckpoints):
         return self._kept[1] == self._offsets
 
     @property
-    def kept(self) -> KeptTimes | None:
+    def kept(self) -> tuple[tuple[int, ...], bool] | None:
+        """The times of the checkpoints, ascending, and whether the task has processed nothing since the last one, so
+        that it stands for every later time. None before `init` has found or made the first one; from any thread."""
         times, offsets = self._kept
-        return KeptTimes(times, offsets == self._offsets) if times else None
+        return (times, offsets == self._offsets) if times else None
 
     def recover(self) -> TimedState | None:
         times = self._store.times()
@@ -316,9 +270,11 @@ class KeptStateCheckpoints(TaskCheckpoints, StateCheckpoints):
         self._kept = tuple(time_ms for time_ms in times if time_ms >= needed), dict(self._offsets)
 
     def started(self) -> None:
+        """`init` has returned: the task is at the positions of the recovered checkpoint."""
         self._kept = self._kept[0], dict(self._offsets)
 
     def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> bool:
+        """A commit begins; returns whether a state was taken. Raises TaskFailed if the user's code does."""
         assert isinstance(task, StateCheckpointTask)
         try:
             self._taken = None if self.unchanged else task.take_checkpoint(clock, collector)
@@ -330,6 +286,7 @@ class KeptStateCheckpoints(TaskCheckpoints, StateCheckpoints):
         return self._taken is not None
 
     def keep(self) -> None:
+        """The commit is durable."""
         taken, self._taken = self._taken, None
         if taken is not None:
             reach("state.taken")

@@ -45,11 +45,9 @@ from samzapy.container.outputs.producers import TaskProducers, record_limit
 from samzapy.container.run_loop import TaskExecutor
 from samzapy.container.tasks.asynchronous import AsynchronousExecutor, AsyncMessages
 from samzapy.container.tasks.context import (
-    NO_STATE_CHECKPOINTS,
     ContainerTaskContext,
     CoordinatorRequests,
     KeptStateCheckpoints,
-    TaskCheckpoints,
 )
 from samzapy.container.tasks.in_flight import EventLoop, LoopThreadStore
 from samzapy.container.tasks.synchronous import (
@@ -172,7 +170,7 @@ class TaskBuilder:
             offsets,
             metrics,
             epoch,
-            checkpoints=task.checkpoints.given,
+            checkpoints=task.checkpoints,
             pinned=reset | start.pinned,
             timers=task.seen_stores[config.timers_store] if config.timers_store else None,
             types={ssp.system_stream: self._type_of(ssp.system_stream) for ssp in offsets},
@@ -270,10 +268,12 @@ class TaskBuilder:
         bound = TimeBound(wanted.max_ahead_ms, self._clock.wall_ms, count)
         return EventClock(offsets, self._clock, wanted.idle_ms, intermediate=intermediate, exact=exact, bound=bound)
 
-    def _state_checkpoints(self, name: str, task: AnyTask, start: TaskStart, lease: ContainerLease) -> TaskCheckpoints:
+    def _state_checkpoints(
+        self, name: str, task: AnyTask, start: TaskStart, lease: ContainerLease
+    ) -> KeptStateCheckpoints | None:
         config = self._config
         if not isinstance(task, StateCheckpointTask):
-            return NO_STATE_CHECKPOINTS
+            return None
         return KeptStateCheckpoints(
             name,
             state_checkpoints(config, name, self._clients),

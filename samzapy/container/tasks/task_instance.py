@@ -27,7 +27,7 @@ from samzapy.api.task import (
 from samzapy.container.errors.user_failures import Finish, UserCalls, as_returned
 from samzapy.container.event_time.clock import NO_TIMERS, EventClock, TaskTimers
 from samzapy.container.outputs.collector import BufferingCollector
-from samzapy.container.tasks.context import NO_STATE_CHECKPOINTS, CoordinatorRequests, TaskCheckpoints
+from samzapy.container.tasks.context import CoordinatorRequests, KeptStateCheckpoints
 from samzapy.container.tasks.sinks import TaskSinks
 from samzapy.errors import FailedCall, SerdeError
 from samzapy.storage.task_stores import TaskStores
@@ -83,7 +83,7 @@ class TaskInstance(UserCalls):
         *,
         noted: PositionNotes = NO_NOTES,
         timers: TaskTimers = NO_TIMERS,
-        checkpoints: TaskCheckpoints = NO_STATE_CHECKPOINTS,
+        checkpoints: KeptStateCheckpoints | None = None,
     ) -> None:
         self.name = name
         #: The next offset to process of each partition.
@@ -129,7 +129,8 @@ class TaskInstance(UserCalls):
         """`init` has returned and has registered `sinks`. For its private state the task starts before the committed
         offsets `replayed`."""
         self._replayed, self._serialized = dict(replayed), dict(self.offsets)
-        self.checkpoints.started()
+        if self.checkpoints is not None:
+            self.checkpoints.started()
         self.sinks.add(sinks)
         self._has_sinks = self.sinks.registered
 
@@ -168,7 +169,8 @@ class TaskInstance(UserCalls):
         self.call("on_clock", self.task.on_clock, self.event_clock.reading, self.collector, self.requests)
 
     def take_checkpoint(self) -> None:
-        taken = self.checkpoints.take(self.task, self.event_clock.reading, self.collector)
+        kept = self.checkpoints
+        taken = kept is not None and kept.take(self.task, self.event_clock.reading, self.collector)
         # Outputs, rows and changes that belong to the state are committed before it is kept.
         self.touched |= taken or self.collector.waiting
 
@@ -184,7 +186,8 @@ class TaskInstance(UserCalls):
         self._serialized = dict(self.offsets)
 
     def keep_checkpoint(self) -> None:
-        self.checkpoints.keep()
+        if self.checkpoints is not None:
+            self.checkpoints.keep()
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
         """Move the position past a record that is not a message of the user."""
@@ -277,8 +280,9 @@ class TaskInstance(UserCalls):
             metrics.gauge(self.name, name).set(value)
         self.event_clock.publish(self.name, metrics)
         self.timers.publish(self.name, metrics)
-        for name, value in self.checkpoints.metrics().items():
-            metrics.gauge(self.name, f"state.{name}").set(value)
+        if self.checkpoints is not None:
+            for name, value in self.checkpoints.metrics().items():
+                metrics.gauge(self.name, f"state.{name}").set(value)
         for name, value in self.stores.metrics().items():
             metrics.gauge(self.name, f"store.{name}").set(value)
         for store, offset in self.changelog_offsets.items():
@@ -299,7 +303,8 @@ class TaskInstance(UserCalls):
             if isinstance(self.task, ClosableTask):
                 self.call("close", self.task.close)
         finally:
-            self.checkpoints.close()
+            if self.checkpoints is not None:
+                self.checkpoints.close()
 
     def warn_of_late_changes(self) -> None:
         """Log a warning if `close`, which comes after the last commit, has changed a store or sent something."""

@@ -202,7 +202,7 @@ def run_job(logs, made, plan, check):
             for each in rigs:
                 each.start()
                 # Nobody recovers past the time that all of them have.
-                assert clocks.kept is None or each.kept.kept.times[-1] <= clocks.kept
+                assert clocks.kept is None or each.kept.kept[0][-1] <= clocks.kept
         else:
             rig.commit(crash=action)
         clocks.update({each.name: each.progress() for each in rigs})
