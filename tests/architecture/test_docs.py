@@ -50,7 +50,7 @@ def test_every_page_is_reached_from_the_readme_or_the_index():
     assert [str(page.relative_to(DOCS)) for page in DOCS_PAGES if page not in reached | {DOCS / "index.md"}] == []
 
 
-def test_every_page_has_a_place_in_the_sites_navigation_and_each_place_a_page():
+def test_every_page_has_a_place_in_the_navigation_and_each_place_a_page():
     places = re.findall(r"^ +- ([\w/-]+\.md)$", (PROJECT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(places) == sorted(str(page.relative_to(DOCS)) for page in PLACED)
 

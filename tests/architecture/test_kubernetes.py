@@ -75,7 +75,7 @@ def job():
     return load_job(JOB, dict(pair.split("=", 1) for pair in words[4::2]), strict=True)
 
 
-def test_the_job_file_with_the_drivers_own_keys_fits_executors_in_other_pods(job):
+def test_the_job_file_with_the_drivers_keys_fits_executors_in_other_pods(job):
     assert job.warnings == ()
     assert check_reach(job) == ()
     master = Master.parse(job.spark.master).sized(job.spark.conf, job.container_count, 0)

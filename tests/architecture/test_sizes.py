@@ -34,7 +34,7 @@ def test_no_exception_outlives_its_folder():
     assert LARGE_FOLDERS.keys() <= large
 
 
-def test_the_folders_are_those_of_the_product_and_of_its_tests_without_what_was_built():
+def test_the_folders_are_of_product_and_tests_without_what_was_built():
     found = folders()
     assert {"samzapy/container", "tests", "tests/integration/spark"} <= found.keys()
     assert not [name for name in found if {"__pycache__", "target"} & set(name.split("/"))]

@@ -110,7 +110,7 @@ def changelog(system, stream, partitions):
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_every_key_goes_on_counting_where_its_state_is_and_nothing_is_skipped(system, stream, tmp_path, guarantee):
+def test_every_key_counts_on_where_its_state_is_and_nothing_is_skipped(system, stream, tmp_path, guarantee):
     system.admin.create(StreamSpec(stream, 2))
     config = job(system, stream, tmp_path, guarantee)
     assert run(config)[1].processed == 0  # stands at `upcoming` from here on
@@ -129,7 +129,7 @@ def test_every_key_goes_on_counting_where_its_state_is_and_nothing_is_skipped(sy
     assert run(config)[1].processed == 0
 
 
-def test_a_growth_to_no_multiple_is_refused_and_the_job_runs_on_after_the_next(embedded, stream, tmp_path):
+def test_a_growth_to_no_multiple_is_refused_and_one_to_a_multiple_goes_on(embedded, stream, tmp_path):
     embedded.admin.create(StreamSpec(stream, 2))
     config = job(embedded, stream, tmp_path)
     run(config)

@@ -272,9 +272,7 @@ _LOOP = (
         "samzapy/container/run_loop.py",
         "if run[0].offset >= task.offsets[ssp]:",
         "if True:",
-        (
-            "tests/unit/container/test_container.py::test_a_task_that_is_ahead_of_another_in_a_broadcast_partition_gets_nothing_of_it_twice",
-        ),
+        ("tests/unit/container/test_container.py::test_a_task_ahead_of_another_in_a_broadcast_gets_nothing_twice",),
     ),
     Mutant(
         "samzapy/container/run_loop.py",
@@ -372,7 +370,7 @@ _LOOP = (
         "samzapy/config/stores/store.py",
         'return "copy" if undoing',
         'return "reference" if undoing',
-        (_POLICIES + "::test_an_object_changed_in_place_is_as_it_was_after_a_message_that_failed",),
+        (_POLICIES + "::test_an_object_changed_in_place_is_as_before_after_a_failed_message",),
     ),
     Mutant(
         "samzapy/config/error_policy.py",
@@ -441,7 +439,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/container/commit_protocol.py",
         "        if now - self._looked_at > self._look_s:\n",
         "        if self._looked_at < 0:\n",
-        (_OWNED + "::test_a_poll_is_not_processed_if_another_run_took_over_while_driver_and_container_stood_still",),
+        (_OWNED + "::test_a_poll_is_not_processed_if_another_run_took_over_meanwhile",),
     ),
     Mutant(
         "samzapy/container/outputs/producers.py",

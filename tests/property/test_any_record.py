@@ -186,7 +186,7 @@ def test_any_bytes_are_a_checkpoint_or_an_error_that_names_the_place(data):
     | mutations(codec.encode_record(codec.partitions_record({"Partition 0": 0, "Partition 1": 1})))
 )
 @odd
-def test_any_bytes_are_a_changelog_mapping_or_an_error_that_names_the_place(data):
+def test_any_bytes_are_a_mapping_or_an_error_that_names_the_place(data):
     read, refusal = read_or_refused(
         lambda: codec.partitions_of(codec.decode_record(data, "ckpt[0]@12", JobRecord.PARTITIONS.value))
     )
@@ -224,7 +224,7 @@ def test_any_bytes_are_startpoints_or_a_typed_error(data):
 
 @given(st.binary(max_size=50) | mutations(codec.encode_samza(Checkpoint({SSP: 25}))))
 @odd
-def test_any_bytes_are_a_checkpoint_of_samza_or_an_error_that_names_the_place(data):
+def test_any_bytes_are_samzas_checkpoint_or_an_error_that_names_the_place(data):
     read, refusal = read_or_refused(lambda: codec.decode_samza(data, "ckpt[0]@12"))
     if read is None:
         assert refusal.startswith("ckpt[0]@12: not a version 1 checkpoint of Samza (")

@@ -105,7 +105,7 @@ def test_the_cost_of_a_sick_cluster_is_bounded_in_every_guarantee(what, most):
         assert f"{what} 100, promised {most:g}" in row(guarantee, **{what: 100.0}).broken_promises()
 
 
-def test_rows_are_summed_per_scenario_guarantee_and_system_with_the_longest_recovery():
+def test_rows_are_summed_per_scenario_with_the_longest_recovery():
     outcomes = Outcomes([row("exactly-once", recovery_s=1.0), row("exactly-once", recovery_s=3.0, system="local")])
     outcomes.rows.append(row("exactly-once", system="local"))
     assert [(each.system, each.runs) for each in outcomes.per_system()] == [("local", 2), ("memory", 1)]

@@ -29,7 +29,7 @@ def test_a_guarantee_is_kept_under_a_mixture_of_all_faults(tmp_path, guarantee):
     assert {name: row[name] for name in PROMISED[guarantee]} == dict.fromkeys(PROMISED[guarantee], 0)
 
 
-def test_a_soak_draws_rounds_until_the_time_is_over_and_prints_their_totals(tmp_path):
+def test_a_soak_draws_rounds_until_its_time_is_over_and_prints_totals(tmp_path):
     found = verify(tmp_path, "--soak", "1", "--seed", "5", "--system", "local")
     assert found.code == 0, f"{found.output}\n{found.errors}"
     assert len(found.rows) == 1

@@ -203,7 +203,7 @@ def test_an_owner_is_seen_by_a_manager_that_has_read_before_it_was_written(new_m
     other.close()
 
 
-def test_a_record_of_the_job_in_a_transaction_counts_when_the_transaction_does(system, topic):
+def test_a_record_of_the_job_in_a_transaction_counts_when_that_does(system, topic):
     manager = topic()
     manager.start()
     producer = system.transactional()
@@ -220,7 +220,7 @@ def test_a_record_of_the_job_in_a_transaction_counts_when_the_transaction_does(s
     manager.close()
 
 
-def test_an_owner_counts_though_it_was_written_while_a_transaction_was_open(system, topic, stream):
+def test_an_owner_written_while_a_transaction_was_open_counts(system, topic, stream):
     manager = topic()
     manager.start()
     producer = system.transactional(f"{stream}-writer")
@@ -234,7 +234,7 @@ def test_an_owner_counts_though_it_was_written_while_a_transaction_was_open(syst
     manager.close()
 
 
-def test_a_record_of_the_job_is_replaced_by_the_next_and_stands_beside_the_others(new_manager):
+def test_a_record_of_the_job_is_replaced_by_the_next_beside_the_others(new_manager):
     manager = new_manager()
     assert manager.read_record(JobRecord.INPUTS).newest is None
     manager.start()
@@ -300,7 +300,7 @@ def test_a_change_between_the_look_and_the_write_of_another_is_kept(topic):
     other.close()
 
 
-def test_owners_and_changes_are_read_back_without_another_reading_of_the_topic(system, stream):
+def test_owners_and_changes_are_read_back_without_a_reading_of_the_topic(system, stream):
     topic_manager(system, stream).start()
     made = []
 
@@ -321,7 +321,7 @@ def test_owners_and_changes_are_read_back_without_another_reading_of_the_topic(s
     manager.close()
 
 
-def test_event_times_and_what_senders_have_said_come_back_with_the_checkpoint(new_manager):
+def test_event_times_and_senders_come_back_with_the_checkpoint(new_manager):
     said = {"first-1/Partition 0": SenderState(5, 2), "first-1/Partition 1": SenderState(None, 2, ended=True)}
     written = Checkpoint(
         {SSP: 7},
@@ -409,7 +409,7 @@ def test_a_broker_that_brings_nothing_for_a_while_hides_no_owner(system, stream,
     writer.close()
 
 
-def test_a_superseded_attempt_does_not_win_with_the_record_for_samza_either(system, stream):
+def test_a_superseded_attempt_does_not_win_with_a_record_for_samza(system, stream):
     def manager():
         return topic_manager(system, stream, samza_records=SamzaRecords(write=True))
 

@@ -161,7 +161,7 @@ def test_everything_comes_back_when_the_disk_is_lost(opened, subject):
     assert subject.read(opened.store) == three
 
 
-def test_a_crash_between_changelog_and_engine_comes_back_with_the_changelog(opened, subject):
+def test_a_crash_between_changelog_and_engine_leaves_the_changelogs_state(opened, subject):
     *_, three = states(subject, opened)
     opened.send_changes()
     opened.crash()
@@ -189,7 +189,7 @@ def test_reading_and_repeating_the_last_change_write_nothing(opened, subject):
     assert len(opened.changelog()) == before
 
 
-def test_what_is_written_after_a_restore_without_a_change_is_the_same_bytes(opened, subject):
+def test_what_is_written_after_a_restore_unchanged_is_the_same_bytes(opened, subject):
     states(subject, opened)
     opened.commit()
     opened.lose_local_state()

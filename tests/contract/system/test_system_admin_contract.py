@@ -69,7 +69,7 @@ def test_deleting_or_measuring_an_unknown_stream_fails(system):
         system.admin.offsets([system.ssp("no-such-stream")])
 
 
-def test_a_stream_that_somebody_else_deletes_or_makes_smaller_is_noticed_by_who_has_measured_it(system):
+def test_a_stream_that_others_delete_or_cut_is_noticed_by_who_measured_it(system):
     stream = system.create(partitions=3)
     partitions = [system.ssp(stream, number) for number in range(3)]
     assert system.admin.offsets(partitions).keys() == set(partitions)

@@ -32,7 +32,7 @@ def test_a_new_partition_is_empty_and_starts_at_zero(system):
     assert [tuple(found) for found in ranges.values()] == [(0, 0), (0, 0)]
 
 
-def test_records_come_back_in_the_order_they_were_sent_with_growing_offsets(system):
+def test_records_come_back_in_the_order_sent_with_growing_offsets(system):
     stream = system.create()
     values = [b"%d" % i for i in range(2500)]
     system.write(stream, *values)
@@ -41,7 +41,7 @@ def test_records_come_back_in_the_order_they_were_sent_with_growing_offsets(syst
     assert [offset for offset, _, _ in records] == list(range(2500))
 
 
-def test_the_ends_are_past_every_record_and_a_copy_of_positions_changes_nothing(system):
+def test_ends_are_past_every_record_and_copied_positions_change_nothing(system):
     stream = system.create()
     system.write(stream, b"a", b"b", b"c")
     ssp = system.ssp(stream)
@@ -236,7 +236,7 @@ def test_a_batch_without_headers_has_no_headers_column(system):
     assert first_batch(system.reader((system.ssp(stream), 0))).headers is None
 
 
-def test_a_given_timestamp_is_kept_and_a_missing_one_is_the_time_of_sending(system):
+def test_a_timestamp_is_kept_and_a_missing_one_is_the_time_of_sending(system):
     stream = system.create()
     producer = system.producer()
     producer.send([OutgoingRecord(stream, b"k", b"v", 0, timestamp=1_500_000_000_123)])
@@ -295,7 +295,7 @@ def test_sending_to_an_unknown_partition_fails(system):
         send_and_flush(producer, OutgoingRecord(stream, b"k", b"v", 2))
 
 
-def test_an_oversize_record_is_refused_with_its_size_and_poisons_the_producer(system):
+def test_an_oversize_record_is_refused_by_size_and_poisons_the_producer(system):
     producer, stream = system.producer(), system.create()
     with pytest.raises(RecordTooLarge) as raised:
         send_and_flush(producer, OutgoingRecord(stream, b"k", b"v" * 1_100_000, 0))

@@ -51,7 +51,7 @@ def test_an_aborted_transaction_is_never_seen_and_a_reader_passes_it(system):
     assert system.values(stream) == [b"before", b"after"]
 
 
-def test_an_abort_removes_every_write_of_the_transaction_and_nothing_between_them(system):
+def test_an_abort_removes_its_transactions_writes_and_none_between_them(system):
     stream = system.create(partitions=2)
     producer = system.transactional()
     producer.begin()

@@ -21,7 +21,7 @@ from test_system_contract import (  # noqa: F401
     test_an_unknown_partition_cannot_be_read,
     test_an_unknown_stream_cannot_be_read,
     test_reading_beyond_the_end_fails,
-    test_records_come_back_in_the_order_they_were_sent_with_growing_offsets,
+    test_records_come_back_in_the_order_sent_with_growing_offsets,
     test_seek_goes_back_and_forth,
 )
 

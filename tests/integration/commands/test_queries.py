@@ -117,7 +117,7 @@ def test_a_job_in_one_process_answers_with_what_it_has_committed(scene):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_on_spark_an_owner_that_is_killed_is_503_until_its_successor_answers_right(scene):
+def test_on_spark_a_killed_owner_is_503_until_its_successor_answers_right(scene):
     scene.write(0, 2_000)
     run = scene.run("--master", "local[2,4]")
     exact = expected(2_000)[1]

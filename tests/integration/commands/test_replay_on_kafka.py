@@ -76,7 +76,7 @@ def make(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic):
 
 
 @pytest.mark.slow
-def test_a_failed_slice_is_replayed_with_the_state_before_it_and_nothing_is_written(make):
+def test_a_failed_slice_is_replayed_with_its_state_without_a_write(make):
     job = make()
     assert job.run("/a", "/b", "/a") is None
     assert job.run("/c", "/a") is None

@@ -54,7 +54,7 @@ def test_a_running_job_is_read_and_not_moved(samzapy, tmp_path, guarantee):
     assert row["inputs"]["local.views[0]"]["committed"] == 3
 
 
-def test_the_page_of_a_running_job_looks_up_keys_and_messages_with_the_token_that_reads(samzapy, tmp_path):
+def test_a_running_jobs_page_looks_up_keys_and_messages_with_a_read_token(samzapy, tmp_path):
     (tmp_path / "job.properties").write_text(page_view_job("shown", task__commit__ms=200, job__page__port=0))
     for stream in ("views", "out"):
         samzapy("topic", "create", f"local.{stream}", "--partitions", "1", "--job", "job.properties")

@@ -22,7 +22,7 @@ def test_a_killed_worker_breaks_no_promise_and_a_line_says_so(tmp_path):
     assert not list((tmp_path / "verify").iterdir())
 
 
-def test_a_second_run_takes_over_and_another_writer_is_refused_and_lines_say_so(tmp_path):
+def test_a_second_run_takes_over_and_another_writer_is_refused_with_a_line(tmp_path):
     found = verify(
         tmp_path, "--system", "local", "--master", "local[2,4]", "--scenario", "overlap", "--scenario",
         "foreign-writer", "--guarantee", "at-least-once", "--events", "6000", "--kills", "2", "--seed", "7",

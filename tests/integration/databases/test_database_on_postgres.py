@@ -104,7 +104,7 @@ def test_a_row_that_is_committed_after_a_later_one_is_not_lost(table):
     assert seen(reader) == [3, 4, 5]
 
 
-def test_a_number_that_is_drawn_before_the_transaction_has_an_id_is_waited_for(table):
+def test_a_number_drawn_before_its_transaction_has_an_id_is_waited_for(table):
     # The statement has drawn 1 and is held up before it writes the row, which is what would give the transaction an id.
     table.execute(
         "CREATE FUNCTION slow() RETURNS TEXT AS $$ SELECT pg_advisory_xact_lock(7); SELECT 'slow' $$ LANGUAGE sql VOLATILE"
@@ -139,7 +139,7 @@ def test_what_others_write_elsewhere_and_readers_hold_nothing_back(table):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_committed_row_is_read_once_whatever_the_order_of_the_commits(table, seed):
+def test_every_committed_row_is_read_once_in_whatever_order_of_commits(table, seed):
     pick, reader = random.Random(seed), table.reader()
     writers = [table.connect() for _ in range(6)]
     waiting: dict[int, list[int]] = {}

@@ -81,7 +81,7 @@ def test_values_of_every_kind_arrive_as_they_were(open_sink, database):
 
 @pytest.mark.parametrize("kind", ["TEXT", "CHAR(3)", "TEXT COLLATE ignores_case"])
 @pytest.mark.parametrize("keys", [[1, 1.0, True, 1], ["x", "X", "x ", "x"], [None, "x", None], ["a", "b"]], ids=str)
-def test_an_upsert_in_one_commit_leaves_the_rows_that_a_commit_for_each_row_leaves(open_sink, database, kind, keys):
+def test_an_upsert_of_many_rows_leaves_what_an_upsert_of_each_row_leaves(open_sink, database, kind, keys):
     database.execute(
         "CREATE COLLATION ignores_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
     )
@@ -111,7 +111,7 @@ def test_a_newer_attempt_does_not_wait_for_an_older_ones_open_transaction(open_s
     assert database.execute("SELECT next_offset, epoch FROM samzapy_offsets").fetchall() == [(1, 2)]
 
 
-def test_tasks_that_start_together_in_a_new_database_make_the_offsets_table_once(open_sink, database):
+def test_tasks_that_start_together_make_the_offsets_table_once(open_sink, database):
     together = threading.Barrier(6)
     failures = []
 
@@ -131,7 +131,7 @@ def test_tasks_that_start_together_in_a_new_database_make_the_offsets_table_once
     assert database.execute("SELECT count(*) FROM samzapy_offsets").fetchone() == (6,)
 
 
-def test_a_lost_connection_restarts_the_container_in_place_and_repeats_no_row(dsn, tmp_path, postgres_server):
+def test_a_lost_connection_restarts_in_place_and_repeats_no_row(dsn, tmp_path, postgres_server):
     job = SinkJob(tmp_path, dsn, "exactly-once")
     cuts = []
 

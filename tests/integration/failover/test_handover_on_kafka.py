@@ -95,7 +95,7 @@ def scene(kafka, tmp_path, request):
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once", "effectively-once", "at-most-once"])
-def test_a_job_that_is_handed_over_loses_and_repeats_nothing_and_finds_its_local_stores(scene, guarantee):
+def test_a_job_that_is_handed_over_repeats_nothing_and_finds_its_stores(scene, guarantee):
     job = scene(f"handed-{guarantee}", guarantee)
     first = job.start()
     job.flowing(first)
@@ -109,7 +109,7 @@ def test_a_job_that_is_handed_over_loses_and_repeats_nothing_and_finds_its_local
     assert outputs == Counter(range(written))
 
 
-def test_a_handover_that_a_kill_cuts_short_at_any_step_loses_and_repeats_nothing(scene):
+def test_a_handover_cut_short_at_any_step_loses_and_repeats_nothing(scene):
     job = scene("cut", "exactly-once")
     first = job.start()
     job.flowing(first)

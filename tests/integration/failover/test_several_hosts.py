@@ -62,7 +62,7 @@ def cluster(tmp_path_factory):
     made.close()
 
 
-def test_executors_on_other_hosts_report_over_tls_to_the_certificate_of_their_run(cluster, tmp_path, kafka):
+def test_executors_on_other_hosts_report_over_tls_with_their_certificate(cluster, tmp_path, kafka):
     scene = Scene(cluster, tmp_path, kafka, **{"job.container.count": "2"})
     scene.write()
     run = scene.start("--until-end", "--json")
@@ -91,7 +91,7 @@ def packages_in(archive: Path) -> set[str]:
         return {name.split("/")[3] for name in tar.getnames() if name.startswith("lib/")}
 
 
-def test_containers_go_back_to_the_host_that_has_their_state_and_elsewhere_while_it_is_gone(cluster, tmp_path, kafka):
+def test_containers_go_to_the_host_of_their_state_or_elsewhere_without_it(cluster, tmp_path, kafka):
     scene = Scene(cluster, tmp_path, kafka, **{"job.container.count": "2"})
     scene.run()
     here, there = scene.tasks_on(HERE), scene.tasks_on(THERE)
@@ -113,9 +113,7 @@ def test_containers_go_back_to_the_host_that_has_their_state_and_elsewhere_while
 
 
 @pytest.mark.parametrize("fault", ["lost", "hangs"])
-def test_a_standby_on_another_host_takes_over_from_a_host_that_fails_and_a_new_one_follows_it(
-    cluster, tmp_path, kafka, fault
-):
+def test_a_standby_takes_over_from_a_failed_host_and_a_new_one_follows_it(cluster, tmp_path, kafka, fault):
     keys = {"job.standbytasks.replication.factor": "2", "task.guarantee": "exactly-once"}
     scene = Scene(cluster, tmp_path, kafka, **keys)
     scene.write()

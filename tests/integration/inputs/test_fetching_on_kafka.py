@@ -132,9 +132,7 @@ def test_a_partition_goes_on_where_it_was_moved_to_however_often_that_is(compile
 
 
 @pytest.mark.parametrize("compiled", WAYS)
-def test_a_consumer_may_be_closed_with_records_waiting_and_while_another_thread_polls(
-    compiled, topic, producer, reader
-):
+def test_a_consumer_may_be_closed_while_records_wait_and_a_thread_polls(compiled, topic, producer, reader):
     name = topic()
     producer.send([OutgoingRecord(name, None, b"x" * 500, 0) for _ in range(20_000)])
     producer.flush()

@@ -86,7 +86,7 @@ def job(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic):
     return KafkaJob(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic)
 
 
-def test_a_table_with_aborted_records_before_its_head_is_read_first_and_again_after_a_crash(job):
+def test_a_table_with_aborted_records_is_read_first_also_after_a_crash(job):
     table, topic = job.topic("table"), job.topic("in", 2)
     job.send(topic, 1, 2, 3)
     job.send(topic, 4, 5, partition=1)

@@ -111,7 +111,7 @@ def test_new_partitions_are_read_from_their_first_record(scene):
 @pytest.mark.parametrize(
     "fail", ["", "inputs.2:1:kill", "inputs.3:1:kill", "inputs.4:1:kill"], ids=lambda f: f[:8] or "sound"
 )
-def test_a_new_topic_is_read_once_from_its_first_record_and_nothing_else_is_lost_or_repeated(scene, fail):
+def test_a_new_topic_is_read_once_from_its_start_and_nothing_else_is_lost(scene, fail):
     run = scene.start(fail)
     scene.await_sent(run, range(1_000))
     scene.add_topic()

@@ -89,7 +89,7 @@ def read_back(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_executor_reads_and_writes_with_the_schemas_of_a_registry_over_tls(read_back, name):
+def test_an_executor_reads_and_writes_with_a_registrys_schemas_over_tls(read_back, name):
     found = read_back[name]
     assert {type(order) for order in found} == {FORMATS[name][1]}
     assert sorted(order.amount for order in found) == [1, 2, 3, 4, 5]

@@ -116,7 +116,7 @@ def committed(run):
     return {each.partition: each.offset for each in answer[f"{run.name}-1"].result(30).topic_partitions}
 
 
-def test_a_job_that_is_held_up_shows_its_lag_and_its_stall_and_later_neither(run):
+def test_a_job_that_is_held_up_shows_lag_and_stall_and_later_neither(run):
     run.send("a", "b", "hold", "c")
     run.start()
     held = run.until(lambda status: status.stalled is not None and status.lag == 4)
@@ -133,7 +133,7 @@ def test_a_job_that_is_held_up_shows_its_lag_and_its_stall_and_later_neither(run
     assert committed(run)[0] == 5, "an end of the run leaves its positions in the group"
 
 
-def test_records_behind_an_open_transaction_of_another_are_a_stall_and_its_end_is_no_lag(run):
+def test_records_behind_anothers_open_transaction_are_a_stall_and_no_lag(run):
     run.send("a")
     run.start()
     run.until(lambda status: status.processed == 1)
@@ -160,7 +160,7 @@ def own_broker(folder):
 
 
 @pytest.mark.slow
-def test_a_lag_is_stale_while_its_broker_is_frozen_and_known_again_after_it(tmp_path, caplog):
+def test_a_lag_is_stale_while_its_broker_is_frozen_and_known_after_it(tmp_path, caplog):
     caplog.set_level(logging.DEBUG, "samzapy.container.supervision.outage")
 
     def has_said(text):

@@ -95,7 +95,7 @@ def outputs(folder):
 
 
 @pytest.mark.slow
-def test_a_session_runs_jobs_with_classes_of_the_program_one_after_the_other_and_goes_on_as_it_was(place):
+def test_a_session_runs_jobs_of_its_programs_classes_and_goes_on_as_it_was(place):
     (place / "program.py").write_text(TASK + SESSION + RUN + RUN + SUBMIT + GOES_ON)
     assert call(sys.executable, "program.py", folder=place).splitlines() == ["4", "0", "True", "10 3"]
     assert outputs(place) == sorted(PAGES)
@@ -112,7 +112,7 @@ def test_a_script_of_two_lines_runs_under_spark_submit(place):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,1024]"])
-def test_modules_beside_the_job_file_reach_the_executors_and_those_in_the_current_folder_do_not(place, master):
+def test_modules_beside_the_job_file_and_no_others_reach_the_executors(place, master):
     code = "import samzapy" + TASK.partition("import samzapy")[2]
     (place / "task_beside.py").write_text(TASK.partition("import samzapy")[0] + code)
     elsewhere = place / "elsewhere"
@@ -135,7 +135,7 @@ def test_modules_beside_the_job_file_reach_the_executors_and_those_in_the_curren
 
 
 @pytest.mark.slow
-def test_code_that_an_executor_cannot_read_ends_the_job_at_the_first_attempt(place):
+def test_code_that_an_executor_cannot_read_ends_the_job_at_once(place):
     program = (
         "import samzapy\n"
         "class Unread:\n    def __reduce__(self):\n        return int, ('seven',)\n"

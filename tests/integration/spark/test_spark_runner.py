@@ -103,7 +103,7 @@ def test_a_job_runs_to_its_end_in_one_process(scene):
 
 
 @pytest.mark.spark
-def test_a_job_runs_to_its_end_on_spark_one_container_after_the_other_and_spark_says_nothing(scene):
+def test_a_job_runs_to_its_end_on_one_slot_and_spark_says_nothing(scene):
     scene.write(5_000)
     run = scene.run("--master", "local[1]", "--until-end", "--json")
     assert run.wait() == 0, run.errors
@@ -118,7 +118,7 @@ def test_a_job_runs_to_its_end_on_spark_one_container_after_the_other_and_spark_
 
 
 @pytest.mark.spark
-def test_sigterm_makes_every_container_commit_and_leaves_no_process_and_no_secret_behind(scene):
+def test_sigterm_makes_containers_commit_and_leaves_no_process_or_secret(scene):
     scene.write(1)
     run = scene.run()
     feeder = Feeder(scene.streams, "in")

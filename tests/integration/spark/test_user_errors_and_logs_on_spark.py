@@ -36,7 +36,7 @@ def samzapy(tmp_path, monkeypatch):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_users_exception_ends_the_job_after_four_attempts_with_its_line_and_the_logs_have_it_all(tmp_path, samzapy):
+def test_a_users_exception_ends_the_job_after_four_attempts_with_its_line(tmp_path, samzapy):
     (tmp_path / "visits.py").write_text(TASK)
     (tmp_path / "job.properties").write_text(
         """

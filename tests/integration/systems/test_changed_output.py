@@ -27,7 +27,7 @@ def last_error(process):
     return error
 
 
-def test_an_output_that_takes_less_than_before_is_named_with_size_and_limit(running, kafka):
+def test_an_output_that_takes_less_is_named_with_size_and_limit(running, kafka):
     job, process = running
     resource = ConfigResource(ResourceType.TOPIC, f"{job.name}-out")
     # The markers of transactions take 78 bytes.

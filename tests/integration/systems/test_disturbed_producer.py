@@ -46,9 +46,7 @@ def committed(settings, ssp):
     return found
 
 
-def test_a_producer_that_lost_its_connection_takes_over_from_itself_before_its_next_transaction(
-    proxied, take_overs, clients
-):
+def test_a_producer_takes_over_from_itself_after_a_lost_connection(proxied, take_overs, clients):
     settings, proxy = proxied
     ssp, name = SystemStreamPartition("kafka", uuid.uuid4().hex, 0), uuid.uuid4().hex
     clients(FACTORY.admin(settings, "a")).create(StreamSpec(ssp.stream, 1))
@@ -65,7 +63,7 @@ def test_a_producer_that_lost_its_connection_takes_over_from_itself_before_its_n
     assert committed(settings, ssp) == [b"1", b"2", b"3", b"4"]
 
 
-def test_an_end_that_arrives_late_over_a_lost_connection_does_not_end_the_next_transaction(proxied, clients):
+def test_a_late_end_over_a_lost_connection_ends_no_later_transaction(proxied, clients):
     settings, proxy = proxied
     ssp, name = SystemStreamPartition("kafka", uuid.uuid4().hex, 0), uuid.uuid4().hex
     clients(FACTORY.admin(settings, "a")).create(StreamSpec(ssp.stream, 1))

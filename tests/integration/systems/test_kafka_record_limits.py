@@ -56,9 +56,7 @@ def count(kafka_settings, kafka_admin, topic):
     return found
 
 
-def test_a_transaction_with_a_record_that_the_broker_refuses_is_aborted_and_another_producer_goes_on(
-    kafka_settings, kafka_admin, topic, producer
-):
+def test_a_transaction_with_a_refused_record_is_aborted_and_another_works(kafka_settings, kafka_admin, topic, producer):
     name = f"limits-{uuid.uuid4().hex[:8]}"
     spoilt = producer(name)
     spoilt.init_transactions()
@@ -78,9 +76,7 @@ def test_a_transaction_with_a_record_that_the_broker_refuses_is_aborted_and_anot
     assert count(kafka_settings, kafka_admin, topic) == 1
 
 
-def test_a_batch_that_the_broker_finds_too_large_names_the_property_that_makes_it_smaller(
-    kafka_settings, kafka_admin, topic, producer
-):
+def test_a_batch_too_large_for_the_broker_names_the_property_to_lower(kafka_settings, kafka_admin, topic, producer):
     records = [OutgoingRecord(topic, b"k", b"x" * 1_000, 0)] * 500
     writer = producer()
     writer.send(records)
@@ -94,7 +90,7 @@ def test_a_batch_that_the_broker_finds_too_large_names_the_property_that_makes_i
 
 
 @pytest.mark.parametrize("later", ["flush", "send"])
-def test_nothing_overtakes_a_record_that_the_broker_refuses_so_what_is_there_is_a_prefix_effectively_once(
+def test_effectively_once_nothing_overtakes_a_record_that_is_refused(
     kafka_settings, kafka_admin, topic, producer, later
 ):
     writer = producer(**{"batch.num.messages": "1", "linger.ms": "0"})
@@ -112,9 +108,7 @@ def test_nothing_overtakes_a_record_that_the_broker_refuses_so_what_is_there_is_
     assert count(kafka_settings, kafka_admin, topic) == 10
 
 
-def test_the_policy_decides_about_a_record_that_its_stream_refuses_for_its_size(
-    kafka_settings, kafka_admin, unique_topic
-):
+def test_the_policy_decides_about_a_record_that_its_stream_finds_too_large(kafka_settings, kafka_admin, unique_topic):
     metrics, stream = Registry(), SystemStream("kafka", unique_topic())
     kafka_admin.create(StreamSpec(stream.stream, 1, {"max.message.bytes": str(LIMIT)}))
     skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))

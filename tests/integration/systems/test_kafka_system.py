@@ -69,9 +69,7 @@ def read_until(consumer, done):
     return found
 
 
-def test_a_bound_counts_what_is_behind_an_open_transaction_and_a_take_over_frees_it(
-    topic, producer, reader, kafka_admin
-):
+def test_a_bound_is_behind_an_open_transaction_and_a_take_over_frees_it(topic, producer, reader, kafka_admin):
     stream, name = topic(), uuid.uuid4().hex
     ssp = ssp_of(stream)
     crashed = producer(name)

@@ -213,7 +213,7 @@ print("given up")
 
 
 @compiled_only
-def test_the_outcomes_of_records_that_are_given_up_with_their_producer_have_a_place(kafka, topic):
+def test_outcomes_of_records_given_up_with_their_producer_have_a_place(kafka, topic):
     # Freed memory is overwritten, so that a late outcome crashes the process or lets it hang.
     environment = {**os.environ, "MALLOC_PERTURB_": "165"}
     for _ in range(3):

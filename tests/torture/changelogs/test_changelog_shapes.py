@@ -115,7 +115,7 @@ def test_a_restore_ends_and_is_complete_whatever_the_changelog_looks_like(rig, s
     )
 
 
-def test_a_changelog_that_lost_what_the_local_store_has_not_seen_is_refused(rig):
+def test_a_changelog_that_lost_what_the_store_has_not_seen_is_refused(rig):
     rig.create()
     rig.write(ABC)
     assert rig.restored(committed=3)[0] == rig.contents()
@@ -170,9 +170,7 @@ def job(kafka, tmp_path):
 
 @pytest.mark.parametrize("local", ["kept", "lost"])
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_foreign_open_transaction_on_the_changelog_delays_a_start_and_hides_nothing(
-    job, kafka, tmp_path, guarantee, local, outcome
-):
+def test_a_foreign_open_transaction_delays_a_start_and_hides_nothing(job, kafka, tmp_path, guarantee, local, outcome):
     ledger = job(guarantee)
     ledger.send(20)
     ledger.run()
@@ -246,7 +244,7 @@ def test_a_job_whose_changelog_no_longer_fits_is_refused(job, kafka, guarantee, 
 
 
 @pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once", "effectively-once", "exactly-once"])
-def test_inputs_that_retention_has_taken_are_an_error_until_they_are_given_up(job, guarantee, outcome):
+def test_inputs_that_retention_took_are_an_error_until_they_are_given_up(job, guarantee, outcome):
     ledger = job(guarantee)
     ledger.send(20)
     ledger.run()

@@ -78,9 +78,7 @@ def refused(job, outcome, scenario, before, after_s=None):
 
 @pytest.mark.parametrize("local_state", ["kept", "lost"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_record_that_was_written_while_the_job_stood_is_refused_with_its_place(
-    job, guarantee, local_state, tmp_path, outcome
-):
+def test_a_record_written_while_the_job_stood_is_refused_with_its_place(job, guarantee, local_state, tmp_path, outcome):
     ledger = job(guarantee)
     before = ledger.state()
     assert before == fold(range(40))
@@ -98,9 +96,7 @@ def test_a_record_that_was_written_while_the_job_stood_is_refused_with_its_place
 
 @pytest.mark.parametrize("step", WHILE_IT_RUNS)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_record_that_is_written_at_any_step_of_a_commit_is_refused_by_the_run_or_by_the_next_start(
-    job, guarantee, step, outcome
-):
+def test_a_record_written_at_any_step_of_a_commit_is_refused(job, guarantee, step, outcome):
     ledger = job(guarantee, **commits_often())
     before = ledger.state()
     places = []
@@ -132,9 +128,7 @@ def ends_of_transactions(ledger, kafka):
 
 @pytest.mark.parametrize("what", [aborted_by_somebody_else, ends_of_transactions], ids=lambda what: what.__name__)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_what_leaves_no_committed_record_is_not_foreign_whenever_it_is_written(
-    job, kafka, guarantee, what, tmp_path, outcome
-):
+def test_what_leaves_no_committed_record_is_never_foreign(job, kafka, guarantee, what, tmp_path, outcome):
     ledger = job(guarantee, **commits_often())
     ssp = SystemStreamPartition("sys", f"{ledger.prefix}-changelog", 0)
     end = ledger.admin.offsets([ssp])[ssp].upcoming

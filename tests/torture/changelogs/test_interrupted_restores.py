@@ -74,7 +74,7 @@ def test_a_restore_that_fails_goes_on_where_it_was(changelog, percent, outcome):
 
 
 @pytest.mark.parametrize("percent", [1, 25, 50, 75, 99])
-def test_a_restore_that_is_killed_goes_on_where_the_disk_was_or_begins_again(tmp_path, percent, outcome):
+def test_a_killed_restore_goes_on_where_the_disk_was_or_begins_again(tmp_path, percent, outcome):
     changelog = Changelog("local", tmp_path)
     written = changes(100 * BATCH)
     changelog.append(written)
@@ -102,9 +102,7 @@ def test_a_job_that_crashes_while_it_restores_starts_again(ledger, guarantee, nt
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("garbage", [b"\xff\xfe", b"{", b"\x00" * 100], ids=["no text", "half", "zeros"])
-def test_a_value_that_is_none_of_the_stores_is_named_and_nothing_is_committed_over_it(
-    ledger, guarantee, garbage, outcome
-):
+def test_a_value_that_is_none_of_the_stores_is_named_before_any_commit(ledger, guarantee, garbage, outcome):
     job = ledger(guarantee)
     job.send(28)
     job.run()

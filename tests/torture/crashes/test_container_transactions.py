@@ -64,7 +64,7 @@ def is_one_commit(job, guarantee):
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_crash_leaves_the_state_of_all_tasks_of_a_container_at_one_commit(
+def test_a_crash_leaves_all_tasks_of_a_container_at_one_commit(
     system, rounds, guarantee, step, tmp_path_factory, outcome
 ):
     name, keys = system
@@ -168,18 +168,14 @@ def overlaps(request, rounds, tmp_path_factory):
 @pytest.mark.kafka
 @pytest.mark.parametrize("step", COMMIT_STEPS)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_run_that_was_stopped_in_its_commit_writes_no_state_behind_a_successor_of_other_containers(
-    overlaps, tmp_path, guarantee, step, outcome
-):
+def test_a_run_stopped_in_its_commit_writes_no_state_behind_its_successor(overlaps, tmp_path, guarantee, step, outcome):
     with overlaps(guarantee) as job:
         numbers = job.run(step, 3 if COMMIT_STEPS.index(step) % 2 else 1, tmp_path)
     outcome("stopped in a commit, other containers after it", **numbers)
 
 
 @pytest.mark.kafka
-def test_a_run_that_was_stopped_before_it_wrote_its_positions_processes_nothing_of_that_poll(
-    overlaps, tmp_path, outcome
-):
+def test_a_run_stopped_before_its_positions_processes_nothing_of_that_poll(overlaps, tmp_path, outcome):
     with overlaps("at-most-once") as job:
         numbers = job.run("ahead.1", 1, tmp_path)
     outcome("stopped in a commit, other containers after it", **numbers)
@@ -188,9 +184,7 @@ def test_a_run_that_was_stopped_before_it_wrote_its_positions_processes_nothing_
 @pytest.mark.kafka
 @pytest.mark.parametrize("step", ["commit.2", "commit.3", "commit.4", "commit.5a", "commit.5"])
 @pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once"])
-def test_without_transactions_a_successor_waits_out_the_lease_and_the_stopped_run_finds_that_it_is_over(
-    overlaps, tmp_path, guarantee, step, outcome
-):
+def test_without_transactions_a_successor_waits_out_a_stopped_runs_lease(overlaps, tmp_path, guarantee, step, outcome):
     with overlaps(guarantee, **{"task.state.transactions": "false"}) as job:
         # Of one container: what a second one had on its way when the process stopped would arrive behind the
         # successor's records, and nothing but a transaction refuses it.

@@ -38,9 +38,7 @@ def job_on_disk(tmp_path):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_job_that_is_asked_to_stop_commits_and_repeats_nothing_in_any_guarantee(
-    job_on_disk, guarantee, tmp_path, outcome
-):
+def test_a_job_asked_to_stop_commits_and_repeats_nothing_in_any_guarantee(job_on_disk, guarantee, tmp_path, outcome):
     job = job_on_disk(guarantee)
     write_job(tmp_path, job.flat | {"task.commit.ms": "200"})
     for _ in range(2):

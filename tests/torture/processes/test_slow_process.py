@@ -34,7 +34,7 @@ def end_of(admin: AdminClient, topic: str, level: IsolationLevel) -> int:
     return admin.list_offsets({at: OffsetSpec.latest()}, isolation_level=level)[at].result().offset
 
 
-def test_a_process_longer_than_the_transaction_costs_a_restart_and_repeats_nothing(kafka, tmp_path, caplog, outcome):
+def test_a_process_longer_than_its_transaction_costs_a_restart_only(kafka, tmp_path, caplog, outcome):
     keys = {"systems.sys.samza.factory": "kafka", "systems.sys.consumer.bootstrap.servers": kafka}
     job = CrashJob(keys, uuid.uuid4().hex[:8], tmp_path / "state", "exactly-once", partitions=1)
     job.flat |= {

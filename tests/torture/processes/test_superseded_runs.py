@@ -50,7 +50,7 @@ class Run:
         return self.failure
 
 
-def test_a_producer_that_takes_over_from_itself_behind_its_successors_back_commits_nothing(proxied, tmp_path, outcome):
+def test_a_producer_that_takes_over_behind_its_successor_commits_nothing(proxied, tmp_path, outcome):
     direct, proxy = proxied
     address = f"127.0.0.1:{proxy.port}"
     job = LiveLedger(direct, address, tmp_path / "successor", "exactly-once")

@@ -73,7 +73,7 @@ def finish(job: ZombieJob, run: JobProcess) -> dict[str, int]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_job_that_is_stopped_while_a_second_copy_starts_is_refused_when_it_goes_on(kafka, guarantee, scene, outcome):
+def test_a_job_stopped_while_a_second_copy_starts_is_refused_afterwards(kafka, guarantee, scene, outcome):
     # Not on the local system: its file stays locked while a process that was about to write is stopped.
     job = scene(on_kafka(kafka), guarantee)
     zombie = job.start("--runner", "local")

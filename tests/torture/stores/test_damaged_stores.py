@@ -62,7 +62,7 @@ def opened(base):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_flipped_bit_in_a_table_is_found_or_harmless_and_never_a_short_scan(sound_store, tmp_path, seed, outcome):
+def test_a_flipped_bit_in_a_table_is_found_or_harmless_and_no_short_scan(sound_store, tmp_path, seed, outcome):
     base, rows = sound_store
     shutil.copytree(base, tmp_path / "damaged")
     random_ = random.Random(seed)
@@ -136,7 +136,7 @@ def remove(folder):
 @pytest.mark.parametrize(
     ("point", "guarantee"), [*zip(["start.6", "commit.2", "commit.5", "commit.6"], GUARANTEES, strict=True)]
 )
-def test_a_state_directory_removed_under_a_running_job_costs_an_attempt_at_most(ledger, guarantee, point, outcome):
+def test_a_state_directory_removed_under_a_job_costs_an_attempt_at_most(ledger, guarantee, point, outcome):
     job = with_local_stores(ledger, guarantee)
     job.send(50)
     arm(point, nth=1, action=lambda name: remove(job.state_folder))

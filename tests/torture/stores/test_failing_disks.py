@@ -28,7 +28,7 @@ def fail_at(job, point, action, limit):
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("point", ["start.2", "start.6", "commit.2", "commit.5"])
-def test_a_full_disk_ends_the_attempt_and_a_free_one_brings_everything_back(ledger, guarantee, point, outcome):
+def test_a_full_disk_ends_the_attempt_and_a_free_one_brings_all_back(ledger, guarantee, point, outcome):
     job = ledger(guarantee, SMALL_MEMTABLE)
     job.send(200)
     job.run()
@@ -40,7 +40,7 @@ def test_a_full_disk_ends_the_attempt_and_a_free_one_brings_everything_back(ledg
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_without_file_handles_no_store_is_opened_and_later_everything_is_there(ledger, guarantee, outcome):
+def test_without_file_handles_no_store_is_opened_and_later_all_is_there(ledger, guarantee, outcome):
     job = ledger(guarantee)
     job.send(200)
     job.run()
@@ -65,9 +65,7 @@ def open_folder():
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_directory_without_the_right_to_write_is_named_and_nothing_half_done(
-    ledger, guarantee, begun, open_folder, outcome
-):
+def test_a_directory_without_the_right_to_write_is_named(ledger, guarantee, begun, open_folder, outcome):
     job = ledger(guarantee, folder=open_folder / "state")
     job.state_folder.mkdir(mode=0o755)
     job.send(50)

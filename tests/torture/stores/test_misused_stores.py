@@ -54,7 +54,7 @@ for round in range(10):
 
 
 @pytest.mark.parametrize("use", ["get", "get_all", "write", "range", "flush"])
-def test_a_store_closed_under_other_threads_is_a_typed_error_for_each_of_them(use, tmp_path, outcome):
+def test_a_store_closed_under_other_threads_is_a_typed_error_for_each(use, tmp_path, outcome):
     command = [sys.executable, "-c", CLOSED_UNDER_THREADS, str(tmp_path / "store"), use]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]

@@ -43,7 +43,7 @@ def run_of(task, folder, partitions, messages, **keys):
 
 
 @pytest.mark.parametrize("task", [SlowTask, SlowBatchTask])
-def test_a_poll_of_many_partitions_with_a_message_each_is_committed_in_time(tmp_path, task):
+def test_a_poll_of_many_partitions_of_a_message_each_is_committed_in_time(tmp_path, task):
     report = run_of(task, tmp_path, 20, [(n, "k", {"id": n}) for n in range(20)])
     # Two seconds of work, and the last commit.
     assert report.metrics["commit"]["commits"] >= 4
@@ -74,7 +74,7 @@ class FailingBatchTask(SlowBatchTask):
 
 
 @pytest.mark.parametrize("task", [FailingTask, FailingBatchTask])
-def test_the_pauses_of_several_messages_of_a_poll_do_not_add_up_between_two_commits(tmp_path, task):
+def test_pauses_of_messages_of_a_poll_do_not_add_up_between_two_commits(tmp_path, task):
     keys = {"task.error.process.policy": "retry(1, 1ms) then skip", "task.commit.ms": "1500"}
     report = run_of(task, tmp_path, 1, [(0, "k", {"id": n}) for n in range(8)], **keys)
     assert report.metrics["errors"]["process.retried"] == 8

@@ -28,7 +28,7 @@ def expected(sent):
     return dict(Counter(key for _, key, _ in sent))
 
 
-def test_every_message_is_processed_once_and_counted_in_store_changelog_and_output(tmp_path):
+def test_every_message_is_counted_once_in_store_changelog_and_output(tmp_path):
     job, sent = MemoryJob(tmp_path), messages(100)
     job.send(*sent)
     report = job.run()
@@ -93,7 +93,7 @@ def test_a_crash_while_starting_changes_nothing(tmp_path, monkeypatch, step):
 
 
 @pytest.mark.parametrize("order", ["commit", "commit-all"])
-def test_a_commit_is_the_containers_and_takes_effect_before_the_next_message(tmp_path, order):
+def test_a_commit_is_the_containers_and_is_made_before_the_next_message(tmp_path, order):
     job = MemoryJob(tmp_path)
     job.send((0, "b", {"id": 0}))
     job.run()
@@ -125,7 +125,7 @@ def test_a_container_that_lost_its_lease_lets_go_without_a_commit(tmp_path):
     assert job.changelog() == {}
 
 
-def test_records_that_were_purged_with_the_lease_are_reported_as_the_lost_lease(tmp_path, monkeypatch):
+def test_records_purged_with_the_lease_are_reported_as_the_lost_lease(tmp_path, monkeypatch):
     job = MemoryJob(tmp_path, partitions=1)
     job.send(*messages(5, partitions=1))
     container, coordinator = job.container()
@@ -165,7 +165,7 @@ def test_a_missing_input_is_refused_before_anything_is_written(tmp_path):
     assert job.admin.list_streams() == before
 
 
-def test_a_task_that_is_ahead_of_another_in_a_broadcast_partition_gets_nothing_of_it_twice(tmp_path):
+def test_a_task_ahead_of_another_in_a_broadcast_gets_nothing_twice(tmp_path):
     job = MemoryJob(tmp_path, **{"task.broadcast.inputs": "mem.rules#0"})
     job.admin.create(StreamSpec("rules", 1))
     job.send((0, "rule", {"id": 1}), stream="rules")

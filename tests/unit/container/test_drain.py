@@ -79,7 +79,7 @@ def drained(job, **overrides):
         *(pytest.param(each, marks=pytest.mark.slow) for each in ("at-most-once", "at-least-once", "effectively-once")),
     ],
 )
-def test_what_was_there_is_processed_told_and_committed_and_what_comes_later_is_left(tmp_path, task, guarantee):
+def test_a_drain_processes_tells_and_commits_what_was_there_and_no_more(tmp_path, task, guarantee):
     job = job_of(tmp_path, task, partitions=3, **{"task.guarantee": guarantee, "task.commit.ms": "20000"})
     send(job, *range(30), partitions=3)
     Draining.while_at[29] = lambda: send(job, 100, 101)
@@ -91,7 +91,7 @@ def test_what_was_there_is_processed_told_and_committed_and_what_comes_later_is_
     assert sorted(Draining.log, key=str) == [100, 101, "end", "end", "end"]
 
 
-def test_a_job_that_is_at_its_ends_drains_at_once_with_a_commit_of_what_on_drain_did(tmp_path):
+def test_a_job_at_its_ends_drains_at_once_and_commits_what_on_drain_did(tmp_path):
     job = job_of(tmp_path)
     drained(job)
     assert Draining.log == ["drain"]

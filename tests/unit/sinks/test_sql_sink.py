@@ -210,7 +210,7 @@ def test_an_upsert_replaces_the_row_of_its_key_and_repeated_rows_are_written_aga
         [2, 2, 2.0],
     ],
 )
-def test_an_upsert_in_one_commit_leaves_the_rows_that_a_commit_for_each_row_leaves(table, keys, collation):
+def test_an_upsert_of_many_rows_leaves_what_an_upsert_of_each_row_leaves(table, keys, collation):
     table.query("DROP TABLE seen")
     table.query(f"CREATE TABLE seen (id INTEGER, part INTEGER, kind TEXT COLLATE {collation}, UNIQUE (kind, part))")
 

@@ -40,7 +40,7 @@ def cut_into(messages, size):
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(1, 12))
-def test_an_output_has_the_same_id_content_and_partition_wherever_batches_end(messages, size):
+def test_an_output_has_one_id_content_and_partition_wherever_batches_end(messages, size):
     (ids, order), other = cut_into(messages, size)
     assert ((ids, order), other) == tuple(cut_into(messages, 0))
     assert order == sorted(order)

@@ -68,7 +68,7 @@ def test_a_batch_is_what_a_poll_brings_of_one_partition():
         assert [driver.task(n).calls for n in range(2)] == [[[0, 2, 4]], [[1, 3, 5]]]
 
 
-def test_a_poll_brings_a_batch_task_more_than_other_tasks_unless_the_job_says():
+def test_a_poll_brings_a_batch_task_more_unless_the_job_says():
     messages = list(range(2_500))
     with driver_of() as driver:
         driver.send_batch("in", None, messages)
@@ -174,7 +174,7 @@ def _alarms(task, runs):
         return driver.task().seen
 
 
-def test_a_timer_of_an_earlier_batch_fires_right_after_the_message_that_brings_its_time():
+def test_a_timer_of_an_earlier_batch_fires_right_after_its_message():
     runs = [
         [{"id": 1, "at": 0, "timer": 25}, {"id": 2, "at": 5, "timer": 40}],
         [{"id": n, "at": 10 * n} for n in (1, 2, 3, 3, 4, 6)],
@@ -202,7 +202,7 @@ class Ending(BatchTask, EndOfStreamListenerTask, DrainListenerTask):
 
 
 @pytest.mark.parametrize("size", ["2", "100"])
-def test_no_end_comes_before_gathered_messages_that_a_stop_leaves_to_the_next_start(tmp_path, size):
+def test_no_end_comes_before_gathered_messages_that_a_stop_leaves(tmp_path, size):
     keys = {"task.batch.max.messages": size, "task.batch.max.wait.ms": "60000"}
     job = MemoryJob(tmp_path, 2, Ending, **keys, **{"stores.counts.factory": "inmemory"})
     job.send(*((partition, "k", {"id": n}) for partition in range(2) for n in range(3)))

@@ -57,7 +57,7 @@ def failure_of(task, keys, **more):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_batch_ends_the_attempt_where_its_messages_would_and_commits_as_much(guarantee):
+def test_a_batch_ends_the_attempt_and_commits_as_its_messages_would(guarantee):
     keys = "abcabcdefgabcbdh"
     found = failure_of(Limited, keys, task_guarantee=guarantee)
     assert found == failure_of(LimitedMessages, keys, task_guarantee=guarantee)

@@ -47,7 +47,7 @@ def summing():
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(signs=st.lists(st.booleans(), min_size=1, max_size=40))
-def test_all_others_are_processed_once_and_in_order_whichever_messages_fail(summing, signs):
+def test_others_are_processed_once_and_in_order_whichever_messages_fail(summing, signs):
     driver, task = summing, summing.task()
     before, sent, calls = dict(driver.store("ledger").all()), len(driver.outputs("out")), task.calls
     messages = [n + 1 if good else -n - 1 for n, good in enumerate(signs)]
@@ -131,7 +131,7 @@ class Swallowing(BatchTask):
 @pytest.mark.parametrize(
     ("message", "policy"), [("odd", "task.error.serialize.policy"), ("large", "task.error.produce.policy")]
 )
-def test_an_output_that_is_refused_meets_the_policy_though_the_task_swallows_the_error(message, policy):
+def test_a_refused_output_meets_its_policy_though_the_task_catches_it(message, policy):
     """The batch gives its refused output no input, so the search must find it."""
     keys = {policy: "dead-letter", "task.dead.letter.stream": "sys.letters"}
     with TaskTestDriver(Swallowing, JOB | keys) as driver:
@@ -162,7 +162,7 @@ class InPlaceTask(BatchTask, InitableTask):
 
 
 @pytest.mark.parametrize(("stage", "bad"), [("serialize", "unserializable"), ("produce", "huge")])
-def test_a_message_is_counted_once_in_place_although_its_batch_was_halved_over_an_output(tmp_path, stage, bad):
+def test_a_message_counts_once_though_its_batch_was_halved_over_an_output(tmp_path, stage, bad):
     job = MemoryJob(tmp_path, 1, InPlaceTask, **{f"task.error.{stage}.policy": "skip"})
     job.send(*((0, "a", {"id": message}) for message in ["x", "x", "x", "x", bad, "x", "x"]))
     job.run()

@@ -78,7 +78,7 @@ def test_the_state_is_that_of_the_messages_over_crashes(guarantee, policy):
     assert found[0] == found[1]
 
 
-def test_outputs_of_a_batch_that_were_sent_before_a_crash_are_not_sent_again():
+def test_outputs_of_a_batch_sent_before_a_crash_are_not_sent_again():
     """The last commit is later than the last checkpoint, so a part of the batch is read again for its state alone."""
     with TaskTestDriver(Batches, JOB | {"task.guarantee": "exactly-once"}) as driver:
         send(driver, range(8))

@@ -62,7 +62,7 @@ class ReluctantFactory(SerdeFactory):
 
 
 @pytest.mark.parametrize("column", ["key", "msg"])
-def test_a_serde_that_stops_early_loses_no_output_behind_the_one_that_it_refuses(column):
+def test_a_serde_that_stops_early_loses_no_output_behind_a_refused_one(column):
     keys = {
         "serializers.registry.reluctant.class": f"{__name__}:ReluctantFactory",
         f"systems.sys.streams.out.samza.{column}.serde": "reluctant",

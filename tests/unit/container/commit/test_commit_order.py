@@ -62,7 +62,7 @@ def checkpoint(job, task="Partition 0"):
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once"])
-def test_an_output_that_is_not_acknowledged_leaves_no_checkpoint_and_no_change(tmp_path, guarantee):
+def test_an_output_without_an_acknowledgement_leaves_no_checkpoint(tmp_path, guarantee):
     job = job_of(tmp_path, guarantee)
     job.send((0, "a", {"id": 0}))
     arm("commit.2", 2, lambda _: FAILING.add("outputs"))
@@ -113,7 +113,7 @@ def test_a_lease_that_is_lost_during_a_commit_writes_no_checkpoint(tmp_path, gua
 
 
 @pytest.mark.parametrize("step", ["commit.1", "commit.2", "commit.3", "commit.4"])
-def test_without_transactions_a_lease_that_is_lost_during_a_commit_writes_no_checkpoint_either(tmp_path, step):
+def test_without_transactions_a_lease_lost_in_commit_writes_no_checkpoint(tmp_path, step):
     job = job_of(tmp_path, "at-least-once", **{"task.state.transactions": "false"})
     job.send((0, "a", {"id": 0, "do": "commit"}))
     container, coordinator = job.container()

@@ -62,7 +62,7 @@ def files_of(folder):
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("local", [True, False])
-def test_a_record_written_while_the_job_stood_is_foreign_and_refused_at_its_start(tmp_path, guarantee, local):
+def test_a_foreign_record_of_before_the_start_is_refused_at_the_start(tmp_path, guarantee, local):
     job = job_with(tmp_path / "here", guarantee)
     job.run()
     at = end(job)
@@ -74,9 +74,7 @@ def test_a_record_written_while_the_job_stood_is_foreign_and_refused_at_its_star
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("step", ["commit.1", "commit.5"])
-def test_a_foreign_record_written_while_the_job_runs_ends_the_attempt_and_sets_the_store_aside(
-    tmp_path, guarantee, step
-):
+def test_a_foreign_record_in_a_run_ends_it_and_sets_the_store_aside(tmp_path, guarantee, step):
     job = job_with(tmp_path, guarantee)
     # After the commit that says where it begins, and before the one of its work; then right behind that one's records.
     arm(step, 2, lambda _: write_as_somebody_else(job))
@@ -88,7 +86,7 @@ def test_a_foreign_record_written_while_the_job_runs_ends_the_attempt_and_sets_t
         job.run()
 
 
-def test_a_foreign_record_in_the_place_of_the_expected_control_record_is_found(tmp_path):
+def test_a_foreign_record_in_the_place_of_a_control_record_is_found(tmp_path):
     job = job_with(tmp_path)
     # Between the records of a commit and the end of its transaction.
     arm("commit.5a", 2, lambda _: write_as_somebody_else(job))
@@ -97,7 +95,7 @@ def test_a_foreign_record_in_the_place_of_the_expected_control_record_is_found(t
         job.run()
 
 
-def test_a_job_file_that_was_copied_with_its_changelogs_is_refused_as_foreign_before_it_writes_anything(tmp_path):
+def test_a_job_file_copied_with_its_changelogs_is_refused_before_it_writes(tmp_path):
     job = job_with(tmp_path)
     job.run()
     streams = job.admin.list_streams()
@@ -142,7 +140,7 @@ def test_ends_that_are_adopted_at_once_are_all_recorded(tmp_path, monkeypatch):
     assert found == Adopted({("mem.a", "1"): {0: 5}, ("mem.b", "1"): {0: 7}})
 
 
-def test_what_was_adopted_of_a_changelog_says_nothing_of_one_that_was_made_anew(tmp_path):
+def test_what_was_adopted_says_nothing_of_a_changelog_made_anew(tmp_path):
     job = job_with(tmp_path, **{"task.checkpoint.factory": "topic"})
     prepare(job.config)
     write_as_somebody_else(job)
@@ -156,7 +154,7 @@ def test_what_was_adopted_of_a_changelog_says_nothing_of_one_that_was_made_anew(
 
 
 @pytest.mark.parametrize("when", ["stands", "runs"])
-def test_a_transaction_that_somebody_else_has_aborted_leaves_nothing_foreign(tmp_path, when):
+def test_a_transaction_that_another_has_aborted_leaves_nothing_foreign(tmp_path, when):
     job = job_with(tmp_path)
 
     def abort(_=None):
@@ -178,7 +176,7 @@ def test_a_transaction_that_somebody_else_has_aborted_leaves_nothing_foreign(tmp
     assert job.changelog() == {"a": 5}
 
 
-def test_records_of_a_successor_that_a_late_restore_meets_are_not_foreign_to_it(tmp_path):
+def test_a_successors_records_are_not_foreign_to_a_late_restore(tmp_path):
     job = job_with(tmp_path / "old")
     job.run()
     job.send((0, "a", {"id": 3}))
@@ -198,7 +196,7 @@ def test_without_transactions_a_foreign_record_is_found_while_the_job_runs(tmp_p
         job.run()
 
 
-def test_a_checkpoint_that_no_transaction_holds_says_nothing_of_foreign_records(tmp_path):
+def test_a_checkpoint_outside_transactions_says_nothing_of_foreign_records(tmp_path):
     """As JVM Samza leaves it, which goes on writing to the changelog after its last checkpoint."""
     job = job_with(tmp_path / "here")
     job.run()

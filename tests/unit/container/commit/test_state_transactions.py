@@ -59,7 +59,7 @@ class RefusesIds(MemorySystemFactory):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_late_commit_of_an_old_run_takes_nothing_of_its_owners_state_back(tmp_path, guarantee):
+def test_a_late_commit_of_an_old_run_takes_no_state_back(tmp_path, guarantee):
     job = MemoryJob(tmp_path / "old", partitions=1, **{"task.guarantee": guarantee, **COMMIT_MS})
     job.send((0, "a", {"id": 0}))
     stopped, goes_on = threading.Event(), threading.Event()
@@ -128,7 +128,7 @@ def config_of(name, job_id):
     return replace(ANY_JOB, name=name, id=job_id)
 
 
-def test_a_member_with_a_hyphen_is_refused_since_its_id_could_be_another_jobs():
+def test_a_member_with_a_hyphen_is_refused():
     with pytest.raises(ValueError, match="hyphen"):
         transactional_id("orders-1", "0-1")
 
@@ -154,7 +154,7 @@ def test_a_run_with_fewer_containers_fences_all_those_of_the_run_before(tmp_path
             producer.commit()
 
 
-def test_what_a_dead_run_left_open_in_the_checkpoints_is_aborted_by_a_run_with_other_containers(tmp_path):
+def test_what_a_dead_run_left_open_is_aborted_by_a_run_of_other_containers(tmp_path):
     job = MemoryJob(tmp_path, partitions=4)
     prepare(load_job(job.flat | {"job.container.count": "4"}))
     settings = job.config.systems["mem"]
@@ -221,7 +221,7 @@ def claim(job, waits):
         return taking.take_over(config, clients, checkpoints, state, ["0"], ["Partition 0"], waits.append)
 
 
-def test_a_run_waits_out_the_lease_of_one_that_nothing_fences_unless_it_is_written_down_as_ended(tmp_path):
+def test_a_run_waits_out_the_lease_of_one_that_nothing_fences_or_has_ended(tmp_path):
     job = MemoryJob(tmp_path, partitions=1)
     prepare(job.config)
     plain_owner(job)
@@ -237,7 +237,7 @@ def test_a_run_waits_out_the_lease_of_one_that_nothing_fences_unless_it_is_writt
     assert waits == [7.0]
 
 
-def test_a_run_of_at_most_once_is_waited_for_since_nothing_fences_its_positions(tmp_path):
+def test_a_run_of_at_most_once_is_waited_for(tmp_path):
     job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once", "job.spark.lease.ms": "7000"})
     prepared = prepare(job.config)
     assert prepared.transactions
@@ -248,7 +248,7 @@ def test_a_run_of_at_most_once_is_waited_for_since_nothing_fences_its_positions(
     assert waits == [7.0]
 
 
-def test_a_poll_whose_positions_are_written_behind_the_back_of_a_newer_attempt_is_not_processed(tmp_path):
+def test_a_poll_with_positions_behind_a_newer_attempt_is_not_processed(tmp_path):
     job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once", **COMMIT_MS})
     job.run()
     job.send((0, "a", {"id": 0}))
@@ -265,7 +265,7 @@ def test_a_poll_whose_positions_are_written_behind_the_back_of_a_newer_attempt_i
     assert job.outputs() == []
 
 
-def test_a_poll_is_not_processed_if_another_run_took_over_while_driver_and_container_stood_still(tmp_path):
+def test_a_poll_is_not_processed_if_another_run_took_over_meanwhile(tmp_path):
     job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once", **COMMIT_MS})
     job.run()
     for number in range(2):
@@ -283,7 +283,7 @@ def test_a_poll_is_not_processed_if_another_run_took_over_while_driver_and_conta
     assert len(job.outputs()) == 1
 
 
-def test_a_run_that_was_cut_off_while_it_waited_leaves_the_waiting_to_the_next(tmp_path):
+def test_a_run_cut_off_while_it_waited_leaves_the_waiting_to_the_next(tmp_path):
     job = MemoryJob(tmp_path, partitions=1)
     prepare(job.config)
     plain_owner(job)

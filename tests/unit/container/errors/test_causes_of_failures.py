@@ -11,7 +11,7 @@ from samzapy.errors import ProducerError, SerdeError, StoreError, StoreRefused, 
     [StoreError("s"), SerdeError("s"), ProducerError("s"), TaskMigrated("s"), SystemExit(), KeyboardInterrupt()],
     ids=lambda failure: type(failure).__name__,
 )
-def test_a_failure_that_its_message_did_not_cause_ends_the_attempt_under_every_policy(failure):
+def test_a_failure_without_a_message_ends_the_attempt_under_every_policy(failure):
     assert not is_about_its_message(failure)
 
 

@@ -138,9 +138,7 @@ class PolicyJob(MemoryJob):
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("then", ["skip", "dead-letter"])
 @pytest.mark.parametrize("retry", ["", "retry(2, 0) then "])
-def test_a_message_that_fails_is_skipped_or_becomes_a_dead_letter_and_the_others_go_on(
-    tmp_path, guarantee, stage, then, retry
-):
+def test_a_message_that_fails_is_skipped_or_a_letter_and_the_others_go_on(tmp_path, guarantee, stage, then, retry):
     if stage != "process":
         retry = ""  # the same bytes and the same object fail again
     job = PolicyJob(tmp_path, guarantee, **{f"task.error.{stage}.policy": retry + then})
@@ -178,7 +176,7 @@ def test_a_message_that_fails_is_skipped_or_becomes_a_dead_letter_and_the_others
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("stage", STAGES)
-def test_without_a_policy_for_its_stage_a_message_that_fails_ends_the_attempt(tmp_path, guarantee, stage):
+def test_a_message_that_fails_without_a_policy_ends_the_attempt(tmp_path, guarantee, stage):
     others = {f"task.error.{other}.policy": "skip" for other in STAGES if other != stage}
     for keys in ({}, others):
         job = PolicyJob(tmp_path / str(len(keys)), guarantee, **keys)
@@ -189,7 +187,7 @@ def test_without_a_policy_for_its_stage_a_message_that_fails_ends_the_attempt(tm
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_repetition_of_process_that_succeeds_leaves_no_trace_of_the_failures(tmp_path, guarantee):
+def test_a_repetition_that_succeeds_leaves_no_trace_of_the_failures(tmp_path, guarantee):
     job = PolicyJob(tmp_path, guarantee, **{"task.error.process.policy": "retry(3, 0)"})
     FallibleTask.failures = {1: 2}
     job.send((0, "k", {"id": 0}), (0, "k", {"id": 1, "do": "fail"}), (0, "k", {"id": 2}))
@@ -216,7 +214,7 @@ class SecondSystemTask(StreamTask):
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once"])
 @pytest.mark.parametrize("then", ["skip", "dead-letter", "retry(2, 0) then skip"])
-def test_a_message_that_fails_leaves_nothing_on_a_system_that_it_was_the_first_to_send_to(tmp_path, guarantee, then):
+def test_a_message_that_fails_leaves_nothing_on_a_system_it_sent_to_first(tmp_path, guarantee, then):
     settings = {f"systems.second.{key}": value for key, value in SECOND.items()} | {
         "systems.second.cluster": str(tmp_path)
     }
@@ -264,7 +262,7 @@ def test_an_ignored_exception_is_not_tried_again(tmp_path):
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("step", ["commit.3", "commit.4", "commit.5a"])
-def test_an_aborted_commit_leaves_no_dead_letter_and_the_next_one_leaves_one(tmp_path, stage, step):
+def test_an_aborted_commit_leaves_no_letter_and_the_next_one_leaves_one(tmp_path, stage, step):
     job = PolicyJob(tmp_path, "exactly-once", **{f"task.error.{stage}.policy": "dead-letter"})
     job.run()
     job.send_five(stage)
@@ -280,7 +278,7 @@ def test_an_aborted_commit_leaves_no_dead_letter_and_the_next_one_leaves_one(tmp
     assert len(job.letters()) == 1
 
 
-def test_a_stop_interrupts_a_repetition_and_commits_what_was_done_before_the_message(tmp_path):
+def test_a_stop_interrupts_a_repetition_and_commits_what_was_before_it(tmp_path):
     job = PolicyJob(tmp_path, **{"task.error.process.policy": "retry(1000, 1h)".replace("1h", "3600s")})
     job.send((0, "k", {"id": 0}), (0, "k", {"id": 1, "do": "fail"}), (0, "k", {"id": 2}))
     container, _ = job.container(until_end=False)
@@ -334,7 +332,7 @@ def test_a_dead_letter_has_less_of_the_traceback_if_its_stream_takes_no_more(tmp
     assert shortest["samzapy-error-traceback"] == b""
 
 
-def test_an_input_that_is_too_large_for_a_dead_letter_is_skipped_if_outputs_that_are_too_large_are(tmp_path):
+def test_an_input_too_large_for_a_letter_is_skipped_if_such_outputs_are(tmp_path):
     job = SmallLetters(tmp_path, **{"task.error.process.policy": "dead-letter", "task.error.produce.policy": "skip"})
     job.send_failing(job.most)
     job.send_failing(1_000)
@@ -345,7 +343,7 @@ def test_an_input_that_is_too_large_for_a_dead_letter_is_skipped_if_outputs_that
 
 
 @pytest.mark.parametrize("policy", ["fail", "dead-letter"])
-def test_an_input_that_is_too_large_for_a_dead_letter_ends_the_attempt_with_its_position(tmp_path, policy):
+def test_an_input_too_large_for_a_letter_ends_the_attempt_with_its_place(tmp_path, policy):
     job = SmallLetters(tmp_path, **{"task.error.process.policy": "dead-letter", "task.error.produce.policy": policy})
     job.send_failing(job.most)
     with pytest.raises(RecordTooLarge, match=r"^mem\.small: the dead letter about mem\.in\[0\]@0 does not fit"):
@@ -353,7 +351,7 @@ def test_an_input_that_is_too_large_for_a_dead_letter_ends_the_attempt_with_its_
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES[1:])
-def test_a_send_that_fails_is_made_again_from_the_last_commit_as_often_as_its_policy_says(tmp_path, guarantee):
+def test_a_send_that_fails_is_made_again_from_the_last_commit(tmp_path, guarantee):
     job = PolicyJob(tmp_path, guarantee, **{"task.error.produce.policy": "retry(2, 0)"})
     job.admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact"}))
     job.send((0, "k", {"id": 0, "do": "refused"}))
@@ -383,7 +381,7 @@ class InPlaceTask(StreamTask, InitableTask):
 @pytest.mark.parametrize(
     ("policy", "expected"), [("retry(1, 0)", 10), ("skip", 5), ("retry(2, 0) then skip", 10), ("dead-letter", 5)]
 )
-def test_an_object_changed_in_place_is_as_it_was_after_a_message_that_failed(tmp_path, guarantee, policy, expected):
+def test_an_object_changed_in_place_is_as_before_after_a_failed_message(tmp_path, guarantee, policy, expected):
     keys = {"task.error.process.policy": policy}
     if policy == "dead-letter":
         keys["task.dead.letter.stream"] = "mem.dead"

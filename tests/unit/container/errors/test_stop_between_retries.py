@@ -44,9 +44,7 @@ def stubborn_job(folder, task=StubbornCoroutine, **keys):
 
 @pytest.mark.parametrize("concurrency", ["1", "5"])
 @pytest.mark.parametrize("then", [" then skip", ""])
-def test_a_stop_leaves_an_asynchronous_message_that_waits_for_its_repetition_to_the_next_start(
-    tmp_path, concurrency, then
-):
+def test_a_stop_leaves_an_asynchronous_message_to_be_repeated_to_the_next(tmp_path, concurrency, then):
     keys = {"task.error.process.policy": f"retry(3, 60s){then}", "task.max.concurrency": concurrency}
     job = stubborn_job(tmp_path, **keys)
     job.send((0, "a", {"id": 1}), (0, "bad", {"id": 2}))
@@ -56,7 +54,7 @@ def test_a_stop_leaves_an_asynchronous_message_that_waits_for_its_repetition_to_
         assert job.changelog() == {"a": 0} | ({} if concurrency == "1" else {"bad": 1})
 
 
-def test_a_stop_with_messages_done_behind_one_that_waits_too_long_makes_no_commit(tmp_path):
+def test_a_stop_with_messages_done_behind_a_waiting_one_makes_no_commit(tmp_path):
     keys = {"task.error.process.policy": "retry(3, 60s) then skip", "task.max.concurrency": "5"}
     job = stubborn_job(tmp_path, **keys, **{"task.shutdown.ms": "100"})
     job.send((0, "bad", {"id": 1}), (0, "a", {"id": 2}))

@@ -81,7 +81,7 @@ class SlowListener(CoroutineTask, InitableTask, ClockListenerTask):
         self.store.put(f"clock {clock.time_ms}", True)
 
 
-def test_a_message_that_fails_undoes_nothing_that_on_clock_did_while_it_was_in_flight():
+def test_a_message_that_fails_undoes_nothing_of_on_clock_meanwhile():
     with TaskTestDriver(SlowListener, JOB | {"stores.s.factory": "memory"}) as driver:
         for time_ms in (10, 20, 30):
             # A poll for each message: the clock moves by one while the next is in flight.

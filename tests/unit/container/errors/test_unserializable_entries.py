@@ -108,7 +108,7 @@ def test_a_key_that_does_not_serialize_meets_the_policy_of_its_message():
         assert dict(driver.store("counts").all()) == {"a": "seen", "b": "seen"}
 
 
-def test_an_entry_that_cannot_be_read_is_not_about_the_message_that_asks_for_it():
+def test_an_entry_that_does_not_decode_is_not_about_the_message_that_asks():
     keys = {"stores.counts.msg.serde": "corrupt", "serializers.registry.corrupt.class": f"{__name__}:Unreadable"}
     with (
         TaskTestDriver(Asking, SKIPPING | keys) as driver,

@@ -64,7 +64,7 @@ def test_the_error_of_a_task_names_exception_message_and_line_on_one_line(module
     )
 
 
-def test_what_is_kept_of_a_failure_has_the_whole_traceback_and_the_message_at_hand(module):
+def test_what_is_kept_of_a_failure_has_its_traceback_and_its_message(module):
     cause = raised(module["process"])
     error = task_failed("Partition 3", "process of kafka.in[3]@17", cause, ("kafka.in[3]", 17, 17))
     error.__cause__ = cause

@@ -107,7 +107,7 @@ def write(job, *what, partition=0, senders=2):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_watermark_is_the_least_of_all_senders_and_comes_after_the_messages_before_it(tmp_path, task):
+def test_the_watermark_is_the_least_of_all_senders_behind_its_messages(tmp_path, task):
     job = job_of(tmp_path, task)
     write(job, 10, "A:w100", 20, "B:w50", 30, "B:w70", 40, "A:w120", 50, "B:w130", "B:w90", 60)
     report = job.run()
@@ -169,7 +169,7 @@ def test_a_drained_job_that_is_started_again_goes_on(tmp_path):
     assert Listening.log == [10, "drain", 20, "end"]
 
 
-def test_event_timers_go_by_the_watermark_of_an_intermediate_stream_and_not_by_its_messages(tmp_path):
+def test_event_timers_go_by_an_intermediate_streams_watermark(tmp_path):
     keys = {"stores.reminders.factory": "timers", "stores.reminders.changelog": "mem.reminders-changelog"}
     job = job_of(tmp_path, TimedListener, **keys)
     write(job, 30, 10, 50, "A:w20", 15, "A:w40", senders=1)
@@ -235,14 +235,14 @@ def test_two_stages_hand_watermarks_and_the_end_on(tmp_path, guarantee):
     assert Listening.log[-1] == "end"
 
 
-def test_sending_to_a_stream_that_is_not_declared_intermediate_is_refused_with_what_to_add(tmp_path):
+def test_control_to_a_stream_that_is_not_intermediate_is_refused(tmp_path):
     job = job_of(tmp_path, FirstStage)
     write(job, 10)
     with pytest.raises(ConfigError, match=r"systems.mem.streams.out.samza.intermediate: must be true, here and in"):
         job.run()
 
 
-def test_a_restart_after_the_end_ends_at_once_and_after_more_messages_waits_for_the_next_end(tmp_path):
+def test_a_restart_after_the_end_ends_at_once_or_at_the_next_end(tmp_path):
     job = job_of(tmp_path)
     write(job, 10, "A:e", "B:e")
     for _ in range(2):

@@ -99,7 +99,7 @@ def bring(task, ssp, *times):
     processing.process(ssp, [envelope._replace(offset=first + n) for n, envelope in enumerate(at(ssp, *times))])
 
 
-def test_a_task_that_listens_hears_of_the_highest_time_of_what_was_processed_in_one_go():
+def test_a_task_that_listens_hears_of_the_highest_time_of_one_go():
     task = instance(ListeningTask(), exact=True)
     bring(task, A, 10, 40, 30)
     bring(task, B, 20, -1)
@@ -147,7 +147,7 @@ class SlowTask(StreamTask, ClockListenerTask):
         self.log.append(clock.time_ms)
 
 
-def test_a_partition_whose_messages_are_in_hand_behind_a_slow_one_is_not_idle():
+def test_a_partition_with_messages_in_hand_behind_a_slow_one_is_not_idle():
     SlowTask.log = []
     with TaskTestDriver(SlowTask, SLOW_JOB, partitions=2) as SlowTask.driver:
         for partition in range(2):

@@ -105,7 +105,7 @@ def send(job, *messages, partition=0):
     job.producer.flush()
 
 
-def test_a_timer_fires_right_after_the_message_that_brings_the_time_wherever_a_poll_ends(tmp_path):
+def test_a_timer_fires_right_after_its_message_wherever_a_poll_ends(tmp_path):
     job = job_of(tmp_path)
     send(job, (10, {"set": {"x": 30, "y": 45}}), *[(time, {}) for time in range(20, 60, 5)])
     job.run()
@@ -113,7 +113,7 @@ def test_a_timer_fires_right_after_the_message_that_brings_the_time_wherever_a_p
 
 
 @pytest.mark.parametrize("local", ["kept", "lost"])
-def test_timers_and_the_clock_survive_a_restart_with_and_without_the_local_files(tmp_path, local):
+def test_timers_and_clock_survive_a_restart_with_or_without_local_files(tmp_path, local):
     keys = {"job.systemstreampartition.grouper.factory": "single"}
     job = job_of(tmp_path, partitions=2, **keys)
     send(job, (10, {"set": {"x": 30, "y": 300}}), (25, {}), partition=0)
@@ -137,7 +137,7 @@ def test_timers_and_the_clock_survive_a_restart_with_and_without_the_local_files
         pytest.param("at-least-once", 50, marks=pytest.mark.slow),
     ],
 )
-def test_a_crash_at_any_message_loses_no_timer_and_exactly_once_fires_each_once(tmp_path, crash_at, guarantee):
+def test_a_crash_at_any_message_loses_no_timer(tmp_path, crash_at, guarantee):
     job = job_of(tmp_path, **{"task.guarantee": guarantee, "task.commit.ms": "20000"})
     orders = [
         (10, {"set": {"a": 20, "b": 30}}),

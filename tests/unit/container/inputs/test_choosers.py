@@ -106,7 +106,7 @@ def test_a_bootstrap_stream_is_processed_to_its_head_before_anything_else(tmp_pa
         *(pytest.param(each, marks=pytest.mark.slow) for each in ("at-most-once", "effectively-once", "exactly-once")),
     ],
 )
-def test_a_crash_in_the_middle_of_the_bootstrap_loses_nothing_in_any_guarantee(tmp_path, guarantee):
+def test_a_crash_in_the_bootstrap_loses_nothing_in_any_guarantee(tmp_path, guarantee):
     job = job_of(tmp_path, **bootstrap(), **{"task.guarantee": guarantee, "task.commit.ms": "20000"})
     job.send(*ids(1, 2))
     job.send(*ids(*range(1000, 1010)), stream="table")

@@ -43,7 +43,7 @@ def test_what_does_not_decode_is_named_by_partition_offset_and_part(values, keys
         decoder().decode(batch(values, keys), 0)
 
 
-def test_a_tolerant_decoder_keeps_what_does_not_decode_in_its_place_with_its_bytes():
+def test_a_tolerant_decoder_keeps_what_does_not_decode_in_its_place():
     headers = [None, [("h", b"x")], None, None]
     runs = Decoder(Json(), Json(), tolerant=True).runs(batch([b"1", b"{", b"3", b"}"], headers=headers), 7)
     assert [[e.offset for e in run] for run in runs] == [[480], [481], [482], [483]]

@@ -84,7 +84,7 @@ def started(rig):
 @pytest.mark.parametrize("decoder", [Decoder, TOLERANT, COLUMNS])
 @pytest.mark.parametrize("end", [8, 10, 11])
 @pytest.mark.parametrize("ends", [{}, {OTHER: 3}])
-def test_no_batch_of_the_poll_that_reaches_an_end_has_anything_from_the_end_on(choosing, decoder, end, ends):
+def test_no_batch_of_a_poll_has_anything_from_an_end_on(choosing, decoder, end, ends):
     rig = started(Rig({IN: end, **ends}, decoder, choosing=choosing))
     rig.send([b"1"] * 30)
     found = [offset for _ in range(5) for offset in rig.poll()]
@@ -113,7 +113,7 @@ def test_a_partition_that_goes_on_after_its_end_has_lost_nothing(choosing, end):
     assert rig.raw.find(IN, 20) == (None, b"20")
 
 
-def test_a_partition_that_is_held_is_held_back_until_it_is_released_or_has_ended():
+def test_a_held_partition_is_held_back_until_its_release_or_end():
     rig = started(Rig({}))
     rig.inputs.hold({IN, OTHER})
     assert rig.inputs.held_back() == {IN, OTHER}
@@ -131,7 +131,7 @@ def bootstrapping(head, sent, ends):
     return rig
 
 
-def test_a_bootstrap_partition_has_caught_up_once_what_is_before_its_end_is_processed():
+def test_a_bootstrap_partition_has_caught_up_once_its_messages_are_done():
     rig = bootstrapping(8, 30, {IN: 8})
     assert rig.poll() == list(range(8))
     rig.processed[IN] = 7
@@ -140,7 +140,7 @@ def test_a_bootstrap_partition_has_caught_up_once_what_is_before_its_end_is_proc
     assert rig.poll(OTHER) == [0]
 
 
-def test_a_bootstrap_partition_that_ends_before_its_head_holds_nothing_back_once_its_messages_are_processed():
+def test_a_bootstrap_partition_that_ends_before_its_head_holds_none_back():
     rig = bootstrapping(200, 200, {})
     found = rig.poll()
     assert 0 < len(found) < 200
@@ -154,7 +154,7 @@ def test_a_bootstrap_partition_that_ends_before_its_head_holds_nothing_back_once
     assert rig.poll(OTHER) == [0]
 
 
-def test_a_bootstrap_partition_that_goes_on_after_its_end_holds_the_others_back_to_its_head():
+def test_a_bootstrap_partition_that_goes_on_holds_others_back_to_its_head():
     rig = bootstrapping(200, 200, {})
     found = rig.poll()
     rig.inputs.finish(IN)

@@ -48,7 +48,7 @@ def made_anew(job, stream, records):
 
 
 @pytest.mark.parametrize("records", [3, 5, 8])
-def test_a_committed_offset_of_an_earlier_stream_is_refused_until_the_operator_decides(job, records):
+def test_an_offset_of_an_earlier_stream_is_refused_until_one_decides(job, records):
     job.send(*((0, "a", {"id": number}) for number in range(5)))
     job.run()
     made_anew(job, "in", records)
@@ -116,7 +116,7 @@ class ReplacingTask(SeenTask):
             self.at_four.pop()()
 
 
-def test_an_input_recreated_while_the_job_runs_commits_the_old_one_and_nothing_of_the_new(tmp_path):
+def test_an_input_recreated_in_a_run_commits_nothing_of_the_new_one(tmp_path):
     job = MemoryJob(tmp_path, partitions=1, task=ReplacingTask)
     SeenTask.seen = []
     job.send(*((0, f"k{number}", {"id": number}) for number in range(5)))

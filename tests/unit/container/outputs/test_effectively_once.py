@@ -130,7 +130,7 @@ def no_failures():
 
 
 @pytest.mark.parametrize("policy", ["skip", "retry(2, 0) then dead-letter"])
-def test_effectively_once_sends_in_the_order_of_offsets_whatever_ends_and_fails_when(tmp_path, policy):
+def test_effectively_once_sends_in_the_order_of_offsets_whatever_fails(tmp_path, policy):
     keys = {"task.error.process.policy": policy, "task.dead.letter.stream": "mem.letters"}
     pipeline = Pipeline(tmp_path, SendingAsync, **{"task.max.concurrency": "8"}, **keys)
     inputs, _ = messages(1)
@@ -146,7 +146,7 @@ def test_effectively_once_sends_in_the_order_of_offsets_whatever_ends_and_fails_
     }
 
 
-def test_effectively_once_repeats_an_output_without_a_key_where_it_was_before(tmp_path):
+def test_effectively_once_repeats_an_output_without_a_key_in_its_place(tmp_path):
     pipeline = Pipeline(tmp_path, outs=3)
     pipeline.sender.run()
     # The producer has sent one record before those of the attempt that crashes, and none before they are repeated.
@@ -174,7 +174,7 @@ class Garbling(StreamTask):
 
 
 @pytest.mark.parametrize("letters", ["letters", "out"])
-def test_effectively_once_gives_two_letters_of_one_input_two_ids_and_neither_is_an_output_s(tmp_path, letters):
+def test_effectively_once_gives_two_letters_of_one_input_two_ids(tmp_path, letters):
     keys = {"task.error.serialize.policy": "dead-letter", "task.error.process.policy": "dead-letter"}
     pipeline = Pipeline(tmp_path, Garbling, **keys, **{"task.dead.letter.stream": f"mem.{letters}"})
     pipeline.sender.run()

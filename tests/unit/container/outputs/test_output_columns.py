@@ -46,7 +46,7 @@ def made():
     MemoryCluster.reset_all()
 
 
-def test_columns_and_records_reach_the_producer_in_the_order_they_were_sent(made):
+def test_columns_and_records_reach_the_producer_in_the_order_of_sending(made):
     collector, noting, _ = made()
     collector.send_message(OUT, 1, "a")
     collector.send(OutgoingMessageEnvelope(OUT, 2, "b"))

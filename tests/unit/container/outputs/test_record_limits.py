@@ -31,7 +31,7 @@ class KnownTopic(KafkaSystemFactory):
     ("compression", "outputs"),
     [({}, OWN), ({"compression.type": "none"}, OWN), ({"compression.type": "zstd"}, CLIENT)],
 )
-def test_the_limit_of_a_stream_counts_for_outputs_only_if_they_are_not_compressed(compression, outputs):
+def test_the_limit_of_a_stream_counts_for_uncompressed_outputs_only(compression, outputs):
     producer = {"message.max.bytes": str(CLIENT), **compression}
     settings = {"kafka": SystemSettings("kafka", SYSTEMS.short["kafka"], producer=producer)}
     clients = SystemClients(settings, lambda _: KnownTopic(), "test")

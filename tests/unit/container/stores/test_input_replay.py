@@ -89,7 +89,7 @@ def test_a_store_on_disk_needs_nothing_after_a_graceful_stop(job):
 @pytest.mark.parametrize(
     ("guarantee", "step"), [("at-least-once", 4), ("at-least-once", 5), ("at-least-once", 6), ("exactly-once", 5)]
 )
-def test_after_a_crash_in_a_commit_the_state_is_the_fold_of_the_committed_inputs(job, tmp_path, step, files, guarantee):
+def test_a_crash_in_a_commit_leaves_the_fold_of_the_committed_inputs(job, tmp_path, step, files, guarantee):
     keys = {"task.guarantee": guarantee, "task.commit.ms": "10000"}
     sent = messages(40)
     job.send(*sent)
@@ -137,7 +137,7 @@ def write_bad(job, partition):
 
 
 @pytest.mark.parametrize("intermediate", ["false", "true"])
-def test_an_input_with_messages_that_the_policy_skips_is_replayed_without_them(job, intermediate):
+def test_an_input_is_replayed_without_the_messages_that_its_policy_skips(job, intermediate):
     job.flat |= {"stores.counts.factory": "inmemory", "task.error.deserialize.policy": "skip"}
     job.flat["systems.mem.streams.in.samza.intermediate"] = intermediate
     sent = messages(20)

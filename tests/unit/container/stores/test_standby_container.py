@@ -211,7 +211,7 @@ def test_only_what_is_committed_is_copied(tmp_path):
     assert set(job.changelog().values()) == {2}
 
 
-def test_a_standby_shows_its_copies_to_those_who_ask_and_says_how_far_it_is_behind(job):
+def test_a_standby_shows_its_copies_and_how_far_it_is_behind(job):
     job.send(*messages(0, 400))
     job.run()
     standby = Standby(job, **{"job.query.enabled": "true"})

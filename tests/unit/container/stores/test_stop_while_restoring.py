@@ -26,7 +26,7 @@ def stop_at(point, container):
     arm(point, 1, lambda _: container.stop())
 
 
-def test_a_stop_is_heard_while_a_changelog_is_read_and_the_next_start_restores_it_all(tmp_path):
+def test_a_stop_is_heard_in_a_restore_and_the_next_start_restores_it_all(tmp_path):
     # What somebody else writes to the changelog is state only where no transaction says otherwise.
     job = MemoryJob(tmp_path, 1, **{"task.state.transactions": "false"})
     job.run()

@@ -76,7 +76,7 @@ def test_a_line_of_a_coroutine_has_its_own_message(tmp_path, places):
     assert places == [("7", "Partition 0", f"mem.in[0]@{n}") for n in range(3)]
 
 
-def test_a_thread_in_process_is_seen_with_its_message_and_the_stack_from_there(tmp_path):
+def test_a_thread_in_process_is_seen_with_its_message_and_its_stack(tmp_path):
     Asking.found.clear()
     run(tmp_path, Asking)
     activity, stack = Asking.found[1]

@@ -38,7 +38,7 @@ def beating(lease, clock):
     return heartbeat
 
 
-def test_a_process_that_was_stopped_for_longer_than_its_lease_lets_go_without_asking_anybody(clock):
+def test_a_process_stopped_for_longer_than_its_lease_lets_go_unasked(clock):
     lease = Lease(clock)
     heartbeat = beating(lease, clock)
     assert heartbeat.should_stop() is False
@@ -53,7 +53,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_lease_lets_go_without_as
     heartbeat.finish("failed")
 
 
-def test_a_lease_runs_from_when_it_was_asked_for_and_not_from_when_the_answer_was_read(clock):
+def test_a_lease_runs_from_when_it_was_asked_for_and_not_from_the_answer(clock):
     lease = Lease(clock, delay_s=11.0)
     heartbeat = beating(lease, clock)
     lease.silent = True

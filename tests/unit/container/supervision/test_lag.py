@@ -112,7 +112,7 @@ def test_a_look_that_hangs_makes_the_lag_stale_all_the_same(broker, clock, caplo
     assert clock.monotonic() - taken.at >= 30
 
 
-def test_the_client_of_a_failed_look_is_closed_and_the_next_look_makes_another(clock):
+def test_the_client_of_a_failed_look_is_closed_and_another_is_made(clock):
     made = []
 
     def clients():
@@ -147,7 +147,7 @@ def test_no_position_is_newer_than_the_end_next_to_it(broker, clock):
     assert lag.take().value[str(A)] == PartitionLag(7, 10, 3, 0)
 
 
-def test_the_age_is_the_time_since_the_partition_still_ended_before_the_record():
+def test_the_age_is_the_time_since_the_partition_ended_before_the_record():
     seen = EndsSeen()
     for now, end in ((0, 10), (5_000, 10), (10_000, 12), (15_000, 20)):
         seen.add(now, end)
@@ -158,9 +158,7 @@ def test_the_age_is_the_time_since_the_partition_still_ended_before_the_record()
 
 @pytest.mark.parametrize("ahead_s", [-3_600, 3_600], ids=["back", "forward"])
 @pytest.mark.parametrize("processed_s", [None, 20], ids=["nothing processed", "a record of 20 s ago processed"])
-def test_the_age_in_a_partition_that_stands_still_goes_on_when_the_time_of_day_is_set(
-    broker, clock, ahead_s, processed_s
-):
+def test_the_age_in_a_still_partition_goes_on_when_the_time_of_day_is_set(broker, clock, ahead_s, processed_s):
     processed_ms = {} if processed_s is None else {A: clock.wall_ms() - processed_s * 1000}
     lag = watch(broker, clock, Progress({A: 7, B: 5}, {}, processed_ms))
     lag.look()

@@ -57,7 +57,7 @@ def test_lines_wait_for_a_report_with_their_tracebacks(log):
     assert carried.take() == ((), 0)
 
 
-def test_of_too_many_lines_warnings_and_the_newest_are_kept_and_the_others_counted(log):
+def test_of_too_many_lines_warnings_and_the_newest_are_kept(log):
     carried = CarriedLines()
     for number in range(3 * MOST_LINES):
         carried.handle(log.makeRecord(log.name, logging.INFO, "", 0, f"line {number}", (), None))

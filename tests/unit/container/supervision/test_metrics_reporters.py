@@ -29,7 +29,7 @@ def snapshot_job(tmp_path):
     return make
 
 
-def test_the_stream_of_metrics_is_created_and_gets_the_last_numbers_at_the_stop(snapshot_job):
+def test_the_stream_of_metrics_is_created_and_gets_the_last_numbers(snapshot_job):
     job = snapshot_job(**{"metrics.reporter.snap.interval": "60"})
     job.send(*((0, "k", {"id": n}) for n in range(5)))
     report = job.run()
@@ -57,7 +57,7 @@ def test_a_group_of_a_tasks_own_code_is_not_one_of_ours(snapshot_job):
     assert report.metrics["user:commit"]["commits"] == 1_000
 
 
-def test_a_dashboard_made_for_samza_finds_the_stores_of_a_task_and_what_was_restored(snapshot_job, tmp_path):
+def test_a_dashboard_made_for_samza_finds_a_tasks_stores_and_restores(snapshot_job, tmp_path):
     job = snapshot_job(**{"metrics.reporter.snap.interval": "60"})
     job.send(*((0, f"key-{n}", {"id": n}) for n in range(5)))
     job.run()

@@ -62,7 +62,7 @@ def test_reports_that_fail_for_the_length_of_the_lease_end_the_container():
         heartbeat.should_stop()
 
 
-def test_a_report_that_cannot_be_made_is_the_last_one_that_could_with_the_phase_of_now():
+def test_a_report_that_cannot_be_made_is_the_last_one_with_a_new_phase():
     lease, broken = FailingLease(), threading.Event()
 
     def build(phase):

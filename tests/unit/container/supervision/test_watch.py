@@ -130,9 +130,7 @@ def test_a_container_without_a_broker_that_processes_nothing_is_stalled(silent, 
     assert str(silent.facts("running", 3).stalled) == "broker unreachable for 31 s"
 
 
-def test_a_container_that_cannot_see_the_ends_but_processes_messages_is_not_stalled_and_says_so_once(
-    silent, clock, caplog
-):
+def test_a_container_that_processes_without_seeing_the_ends_is_not_stalled(silent, clock, caplog):
     for processed in range(9):
         assert silent.facts("running", processed).stalled is None
         clock.advance(20)

@@ -205,7 +205,7 @@ def test_a_stop_does_not_wait_longer_than_it_may_and_commits_nothing_then(tmp_pa
     assert job.changelog() == {}
 
 
-def test_a_container_that_lost_its_lease_does_not_wait_for_what_is_in_flight(tmp_path):
+def test_a_container_that_lost_its_lease_waits_for_nothing_in_flight(tmp_path):
     job = AsyncJob(tmp_path)
     job.send({"id": 0, "wait": "never"})
     container, coordinator = job.container(until_end=False)
@@ -223,7 +223,7 @@ def test_a_window_is_called_with_nothing_in_flight(tmp_path):
     assert {flying for _, flying in windows} == {0}
 
 
-def test_a_message_that_is_tried_again_keeps_its_place_and_the_ones_behind_wait_if_one_is_all(tmp_path):
+def test_a_message_that_is_tried_again_keeps_its_place(tmp_path):
     job = AsyncJob(tmp_path, 1, **{"task.error.process.policy": "retry(5, 1ms)"})
     GatedTask.failures = {1: 3}
     job.send({"id": 0}, {"id": 1, "do": "fail"}, {"id": 2})

@@ -53,7 +53,7 @@ class ClockTask(StreamTask, InitableTask, ClockListenerTask):
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_what_on_clock_does_when_a_partition_falls_idle_is_in_the_next_commit(guarantee):
+def test_what_on_clock_does_for_an_idle_partition_is_in_the_next_commit(guarantee):
     keys = {"task.inputs": "sys.in,sys.slow", "task.guarantee": guarantee, "task.watermark.idle.timeout.ms": "5000"}
     with TaskTestDriver(ClockTask, JOB | keys) as driver:
         driver.send("slow", 1, timestamp=500)
@@ -110,7 +110,7 @@ def test_an_output_of_on_clock_does_not_fail_the_stop(tmp_path, task):
 
 
 @pytest.mark.parametrize("task", [SendingOnClock, SendingBatches])
-def test_an_output_of_on_clock_follows_the_policy_and_belongs_to_no_message(tmp_path, task):
+def test_an_output_of_on_clock_meets_the_policy_and_belongs_to_no_message(tmp_path, task):
     keys = {"task.error.serialize.policy": "dead-letter", "task.dead.letter.stream": "mem.dead"}
     job, report = run_of_clock(task, tmp_path, stopped=False, **keys)
     assert report.metrics["errors"]["serialize.dead-lettered"] == 1

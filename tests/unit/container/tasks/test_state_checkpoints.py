@@ -97,7 +97,7 @@ def test_a_task_that_has_committed_must_have_a_state(rig):
         (99, 30, [10, 20, 30]),
     ],
 )
-def test_recovery_is_at_the_greatest_time_that_the_job_has_and_later_ones_go(rig, job_clock, expected, left):
+def test_recovery_is_at_the_greatest_time_of_the_job_and_later_ones_go(rig, job_clock, expected, left):
     rig.persist(rig.attempt(), 10, 20, 30)
     rig.job_clock = job_clock
     kept = rig.attempt()
@@ -106,7 +106,7 @@ def test_recovery_is_at_the_greatest_time_that_the_job_has_and_later_ones_go(rig
     assert (rig.store.times(), kept.kept[0]) == (left, tuple(left))
 
 
-def test_what_no_recovery_needs_any_more_is_removed_once_the_job_s_clock_is_known_to_have_passed(rig):
+def test_what_no_recovery_needs_is_removed_once_the_jobs_clock_has_passed(rig):
     kept = rig.attempt()
     rig.persist(kept, 10, 20, 30)
     assert rig.store.times() == [10, 20, 30]

@@ -184,7 +184,7 @@ def test_a_sink_is_opened_after_init_committed_with_the_offsets_and_closed(plain
 
 
 @pytest.mark.parametrize("call", ["open", "commit", "full", "forget"])
-def test_what_a_sink_raises_ends_the_attempt_under_its_name_and_every_sink_is_closed(plain, call):
+def test_what_a_sink_raises_ends_the_attempt_and_every_sink_is_closed(plain, call):
     skips = {"task.error.process.policy": "skip"}
     job = plain(PlainSink("good"), PlainSink("bad", broken=call), **skips)
     job.send((0, "k", {"id": 1, "fails": True}))
@@ -204,7 +204,7 @@ def test_a_task_without_a_checkpoint_starts_where_its_sink_has_got_to(seen):
     assert seen.ids() == [0, 1, 2, 3, 4, 3, 4]
 
 
-def test_a_sink_that_is_behind_the_checkpoint_is_refused_with_both_offsets_and_what_to_do(seen):
+def test_a_sink_behind_the_checkpoint_is_refused_with_both_offsets(seen):
     send(seen, *range(5))
     seen.run()
     seen.query("UPDATE samzapy_offsets SET next_offset = 2")
@@ -222,7 +222,7 @@ def test_a_sink_that_was_behind_gets_its_rows_by_a_reset_and_none_twice(seen):
     assert seen.ids() == [0, 1, 2, 3, 4]
 
 
-def test_a_sink_without_an_offset_where_the_checkpoint_has_one_is_said_and_counted(plain, seen, caplog):
+def test_a_sink_without_the_checkpoints_offset_is_said_and_counted(plain, seen, caplog):
     keeps_none = plain(PlainSink())
     for job, lacking in ((keeps_none, 1), (seen, 0)):
         send(job, 1)
@@ -241,7 +241,7 @@ def test_a_message_that_is_skipped_has_no_rows(make_seen, task, concurrency):
     assert sorted(job.ids()) == [1, 3, 10, 30]
 
 
-def test_rows_of_messages_that_are_done_early_wait_for_the_ones_before_them(make_seen):
+def test_rows_of_messages_done_early_wait_for_the_ones_before_them(make_seen):
     keys = {"task.max.concurrency": "3", "task.async.commit": "true", "task.commit.ms": "50000"}
     job = make_seen(MoodyCoroutineTask, **keys)
     job.send((0, "a", {"id": 1}), (0, "b", {"id": 2, "waits": True}), (0, "c", {"id": 3, "commits": True}))
