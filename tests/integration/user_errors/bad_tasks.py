@@ -83,12 +83,6 @@ class ReturningCoroutine(Counting):
         super().process(envelope, None, None)
 
 
-class ReturningSomething(Counting):
-    def process(self, envelope, collector, coordinator):
-        super().process(envelope, collector, coordinator)
-        return "a value that means nothing"
-
-
 class Abstract(StreamTask):
     pass
 

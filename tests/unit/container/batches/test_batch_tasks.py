@@ -36,12 +36,6 @@ class Noting(BatchTask, WindowableTask, EndOfStreamListenerTask, WatermarkListen
             coordinator.commit()
         if "shutdown" in batch.messages:
             coordinator.shutdown(RequestScope.ALL_TASKS_IN_CONTAINER)
-        if "return" in batch.messages:
-            return self._later()
-        return None
-
-    async def _later(self):
-        """Never awaited."""
 
     def window(self, collector, coordinator):
         self.calls.append("window")

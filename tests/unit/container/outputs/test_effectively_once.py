@@ -146,21 +146,6 @@ def test_effectively_once_sends_in_the_order_of_offsets_whatever_fails(tmp_path,
     }
 
 
-def test_effectively_once_repeats_an_output_without_a_key_in_its_place(tmp_path):
-    pipeline = Pipeline(tmp_path, outs=3)
-    pipeline.sender.run()
-    # The producer has sent one record before those of the attempt that crashes, and none before they are repeated.
-    pipeline.sender.send((0, "k", {"id": 0, "keyed": False, "commit": True}))
-    pipeline.sender.send(*[(0, "k", {"id": i, "keyed": False, "outputs": 2}) for i in range(1, 30)])
-    pipeline.crash("commit.4", nth=2)
-    pipeline.sender.run()
-    sent = pipeline.sent()
-    assert len(sent) > len(set(sent))
-    assert len(set(sent)) == len({identity for _, identity in sent}) == 59
-    assert {partition for partition, _ in sent} == {0, 1, 2}
-    assert len(pipeline.received()) == 59
-
-
 class Garbling(StreamTask):
     """Sends three outputs, of which two do not serialize."""
 
