@@ -601,7 +601,7 @@ _OTHERS = (
         "samzapy/container/run_loop.py",
         "check_idle(min(now, self._silent_until), waiting",
         "check_idle(now, waiting",
-        (_CONTAINERS,),
+        ("tests/unit/container/event_time/test_event_clock.py",),
     ),
     Mutant(
         "samzapy/container/inputs/starting_offsets.py",

@@ -1,7 +1,10 @@
 """Lag, stalls and the copied positions of a job that reads a real Kafka."""
 
+import logging
+import os
+import signal
 import threading
-from contextlib import closing
+from contextlib import closing, contextmanager
 from uuid import uuid4
 
 import pytest
@@ -11,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from samzapy import RequestScope, StreamTask
 from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.config.loader import load_job
+from samzapy.devkafka import DevBroker
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -144,3 +148,37 @@ def test_records_behind_anothers_open_transaction_are_a_stall_and_no_lag(run):
     run.until(lambda status: status.processed == 2 and status.stalled is None and status.lag == 0)
     run.send("stop")
     run.end()
+
+
+@contextmanager
+def own_broker(folder):
+    broker = DevBroker(folder)
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+@pytest.mark.slow
+def test_a_lag_is_stale_while_its_broker_is_frozen_and_known_after_it(tmp_path, caplog):
+    caplog.set_level(logging.DEBUG, "samzapy.container.supervision.outage")
+
+    def has_said(text):
+        return any(text in record.getMessage() for record in list(caplog.records))
+
+    with own_broker(tmp_path / "broker") as broker:
+        run = Run(broker.start())
+        run.create()
+        run.send("a", "b")
+        run.start()
+        run.until(lambda status: status.lag == 0 and status.processed == 2)
+        os.kill(broker.running.pid, signal.SIGSTOP)
+        try:
+            stale = run.until(lambda status: status.lags is None and has_said("The lag of the inputs is unknown"))
+            assert (stale.lag, [each.end for each in stale.partitions.values()]) == (None, [None, None])
+        finally:
+            os.kill(broker.running.pid, signal.SIGCONT)
+        run.send("c", "d")
+        run.until(lambda status: status.lag == 0 and status.processed == 4 and has_said("The outage is over"))
+        run.send("stop")
+        run.end()

@@ -134,14 +134,17 @@ SLOW_JOB = {
 
 
 class SlowTask(StreamTask, ClockListenerTask):
-    """Takes 40 s for a message, and notes the times of messages and of its clock."""
+    """Takes 40 s for a message, in which others may come; notes the times of messages and of its clock."""
 
     driver: ClassVar[TaskTestDriver]
     log: ClassVar[list] = []
+    meanwhile: ClassVar[list] = []
 
     def process(self, envelope, collector, coordinator):
         self.log.append((envelope.ssp.partition, envelope.event_time))
         self.driver.clock.advance(40)
+        if self.meanwhile:
+            self.driver.post("in", 0, partition=1, timestamp=self.meanwhile.pop())
 
     def on_clock(self, clock, collector, coordinator):
         self.log.append(clock.time_ms)
@@ -162,3 +165,15 @@ def test_a_partition_with_messages_in_hand_behind_a_slow_one_is_not_idle():
         SlowTask.driver.clock.advance(70)
         SlowTask.driver.run()
         assert SlowTask.log[-1] == 1_000_003, "both are idle now"
+
+
+def test_a_partition_with_messages_that_came_meanwhile_is_not_idle():
+    SlowTask.log = []
+    with TaskTestDriver(SlowTask, SLOW_JOB, partitions=2) as SlowTask.driver:
+        for partition in range(2):
+            SlowTask.driver.send("in", 0, partition=partition, timestamp=1_000)
+        SlowTask.meanwhile.append(2_000)
+        for number in range(2):
+            SlowTask.driver.post("in", number, partition=0, timestamp=1_000_000 + number)
+        SlowTask.driver.run()
+        assert [each for each in SlowTask.log if isinstance(each, int)] == [1_000, 2_000]
