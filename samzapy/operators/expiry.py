@@ -6,7 +6,8 @@ Windows and joins use it. A key begins with the time, so the due entries come fi
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -23,6 +24,10 @@ class Due(NamedTuple):
     time_ms: int
     name: str
     value: Any
+
+
+# Without the Python frame of the constructor.
+due_of: Callable[[tuple[int, str, Any]], Due] = partial(tuple.__new__, Due)
 
 
 class ExpiryIndex:
@@ -96,7 +101,8 @@ class ExpiryIndex:
         start, digits = len(self._prefix), self._digits
         lower, upper = (f"{self._prefix}{time_ms:0{digits}d}" for time_ms in (since_ms, min(before_ms, self.end_ms)))
         middle = start + digits
-        return [Due(int(key[start:middle]), key[middle + 1 :], value) for key, value in self._take(lower, upper, limit)]
+        entries = self._take(lower, upper, limit)
+        return [due_of((int(key[start:middle]), key[middle + 1 :], value)) for key, value in entries]
 
     def _take(self, lower: str, upper: str, limit: int) -> list[tuple[str, Any]]:
         """Remove and return the first `limit` entries with lower <= key < upper."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -14,7 +13,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.operators.columns import Messages
 from samzapy.operators.event_time import Duration, EventTime, check_store, milliseconds
-from samzapy.operators.expiry import Due, ExpiryIndex
+from samzapy.operators.expiry import Due, ExpiryIndex, due_of
 
 _PASSED = "passed"
 
@@ -22,9 +21,6 @@ _PASSED = "passed"
 _RUN = "r"
 _LONGEST = 64
 _NO_RUN = (inf, "")
-
-# Without the Python frame of the constructor.
-_due: Callable[[tuple[int, str, Any]], Due] = partial(tuple.__new__, Due)
 
 
 @dataclass(frozen=True)
@@ -204,7 +200,7 @@ class PendingMessages:
                 if rest:
                     self.keep(min([item[0] for item in rest]), name, rest)
             if due or bound_ms >= before_ms:
-                return [_due((time_ms, name, due[time_ms, name])) for time_ms, name in sorted(due)], bound_ms
+                return [due_of((time_ms, name, due[time_ms, name])) for time_ms, name in sorted(due)], bound_ms
             since_ms = bound_ms
 
     def _take_entries(self, since_ms: int, before_ms: int) -> tuple[list[Due], int]:

@@ -85,15 +85,17 @@ class SessionState(KeyedState):
         gap, in_time = self._gap, time + self.grace_ms >= horizon
         if held is not None and in_time:
             first, last, accumulated = held[-1]
-            if time - last < gap and first - time < gap and (len(held) == 2 or time - held[-2][1] >= gap):
+            others: list[Any] | None = None
+            if time - last >= gap:
+                # One after all sessions.
+                others, first, last, accumulated = held, time, time, self._init()
+            elif first - time < gap and (len(held) == 2 or time - held[-2][1] >= gap):
                 # The usual value: one of the newest session, and of no other.
-                if time < first:
-                    first = time
-                elif time > last:
-                    last = time
+                others, first, last = held[:-1], min(first, time), max(last, time)
+            if others is not None:
                 if self.touched is not None:
                     self.touched.add((key, first))
-                return [*held[:-1], [first, last, self._add(accumulated, value)]]
+                return [*others, [first, last, self._add(accumulated, value)]]
         sessions: list[Session] = [] if held is None else held[1:]
         near = [s for s in sessions if s[0] - time < gap and time - s[1] < gap]
         # A late value may still fall into a session that is not over.
