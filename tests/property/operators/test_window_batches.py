@@ -24,7 +24,6 @@ from samzapy.operators.windows import (
     Top,
     Tumbling,
     WindowedAggregation,
-    aligned,
 )
 
 PANED = Hopping(12, 3, grace=3)
@@ -117,25 +116,6 @@ def test_a_batch_leaves_what_its_messages_would_have_left(tmp_path_factory, feed
     path = tmp_path_factory.mktemp("windows")
     expected = outcome(path / "one", aggregation, steps, one_by_one)
     assert outcome(path / "all", aggregation, steps, feed) == expected
-
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    windows=st.sampled_from([PANED, Hopping(5, 1), Hopping(20, 2, grace=9, offset=1)]),
-    fold=st.sampled_from([Count(), Sum(), Min(), Mean(), Top(2)]),
-    emit=st.sampled_from(EMISSIONS),
-    steps=STEPS,
-)
-def test_windows_in_panes_are_those_that_fold_each_value_once_a_window(tmp_path_factory, windows, fold, emit, steps):
-    aggregation = WindowedAggregation(windows, fold, None, late=LATE, emit=emit)
-    path = tmp_path_factory.mktemp("windows")
-    found = outcome(path / "panes", aggregation, steps, one_by_one)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aligned, "LEAST_PANES", 1_000)
-        expected = outcome(path / "windows", aggregation, steps, one_by_one)
-    assert any(entry.endswith(", in panes") for entry in found[2])
-    assert not any(entry.endswith(", in panes") for entry in expected[2])
-    assert found[:2] == expected[:2]
 
 
 @pytest.mark.parametrize(

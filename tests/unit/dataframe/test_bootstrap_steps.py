@@ -98,18 +98,6 @@ def test_who_writes_owns_the_job_and_writes_down_what_its_first_start_would(job)
     assert prepared.run_id != run.id
 
 
-def test_a_run_that_cannot_be_seen_gets_the_time_to_notice_unless_transactions_fence_it(tmp_path):
-    waited = []
-    for transactions, expected in (("false", [10.0]), ("true", [])):
-        waited.clear()
-        folder = tmp_path / transactions
-        folder.mkdir()
-        job = JobFolder(folder, **{"task.state.transactions": transactions, "job.spark.lease.ms": "10000"})
-        with opened(job) as (clients, checkpoints, tasks):
-            own(job.config, clients, checkpoints, tasks, "a run elsewhere", waited.append)
-        assert waited == expected
-
-
 def test_positions_are_those_of_a_move_for_all_inputs_or_for_some(job):
     noon = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
     with closing(job.factory.producer(job.settings, "test")) as producer:

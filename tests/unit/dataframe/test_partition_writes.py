@@ -22,9 +22,8 @@ from samzapy.dataframe.partition_writer import (
     writer_id,
 )
 from samzapy.dataframe.reading import TravellingJob
-from samzapy.errors import ConfigError, JobTakenOver, StoreRefused
+from samzapy.errors import JobTakenOver, StoreRefused
 from samzapy.system.local import LocalSystemFactory
-from samzapy.system.local.producer import LogProducer
 from samzapy.verify.workload import partition_of
 
 
@@ -92,37 +91,11 @@ def test_a_record_larger_than_the_changelog_takes_is_refused_before_anything_is_
     assert str(refused.value) == "store 'counts': key '/a': record of 10 B > max.message.bytes 9 of the changelog"
 
 
-def test_a_frame_that_lacks_a_column_or_has_one_of_a_wrong_type_is_refused(job):
-    with pytest.raises(ConfigError, match="df: no such column; the frame has key, value, got 'at'"):
-        FrameColumns.of(frame(), "at")
-    with pytest.raises(ConfigError, match=r"place_by at: must be a whole number .* or a string .*, got 'double'"):
-        FrameColumns.of(frame(at=sql.DoubleType()), "at")
-    with pytest.raises(ConfigError, match=r"df.value: must be tinyint or smallint or int or bigint .*, got 'string'"):
-        maker(job, frame(value=sql.StringType())).check(job.config, job.config.stores["counts"])
-
-
 def test_a_key_that_occurs_twice_in_a_partition_is_refused():
     once = [((0, b"/a"), b"1"), ((0, b"/b"), b"2"), ((1, b"/b"), b"3")]
     assert list(distinct("counts", once)) == [(b"/a", b"1"), (b"/b", b"2"), (b"/b", b"3")]
     with pytest.raises(StoreRefused, match=r"store 'counts': key b'/b' occurs twice: keep one row per key \(max_by\)"):
         list(distinct("counts", [*once, once[-1]]))
-
-
-def test_large_values_are_sent_in_small_parts(tmp_path, monkeypatch):
-    job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "bytes"})
-    job.create_log()
-    own(job, "us")
-    sent = []
-    send = LogProducer.send_columns
-
-    def counted(producer, columns):
-        sent.append(columns.size)
-        return send(producer, columns)
-
-    monkeypatch.setattr(LogProducer, "send_columns", counted)
-    pairs = [(b"/%02d" % n, bytes(900_000)) for n in range(25)]
-    (written,) = writer(job).write(0, records(*pairs))
-    assert (written.records, sent) == (25, [10, 10, 5])
 
 
 entries = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2))

@@ -1,7 +1,6 @@
 """What an executor makes of one part of a store; the functions that Spark would call, called here."""
 
 from contextlib import closing
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -76,14 +75,6 @@ def test_a_changelog_that_was_made_anew_meanwhile_is_told(job):
     job.create_log()
     with pytest.raises(EnvironmentFailure, match=r"local.counts-log\[0\]: ends before 0, and ended before 2 when"):
         list(before.rows([0]))
-
-
-def test_relative_paths_are_below_the_folder_the_job_comes_from_and_the_worker_is_left_where_it_was(job, tmp_path):
-    job.append(0, (b"/a", number(1)))
-    before = Path.cwd()
-    keys = {**job.keys, "systems.local.path": "local.db"}
-    assert rows(job, keys=keys, directory=str(tmp_path)) == [(0, "/a", 1)]
-    assert Path.cwd() == before
 
 
 def test_by_arrow_the_same_rows_come_as_batches_of_the_frames_types(tmp_path):

@@ -41,10 +41,6 @@ def to_total(key, value):
     return None if key == "/b" else (key, {"total": value})
 
 
-def to_one_key(key, value):
-    return "same", value
-
-
 def no_pair(key, value):
     return value
 

@@ -195,15 +195,3 @@ def test_a_store_of_single_values_is_refused_where_lists_are_kept(tmp_path, serd
             with pytest.raises(ConfigError, match=re.escape(f"{key}: must be json or msgpack: ") + f".*got '{serde}'$"):
                 make(context_of(opened, **config))
             make(context_of(opened, **job(**{key: "msgpack"})))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_first_and_the_last_time_that_there_is_make_windows(tmp_path, kind):
-    with opened_store(tmp_path) as opened:
-        rig = WindowsRig(opened, WindowedAggregation(KINDS[kind], Count(), None))
-        rig.add("a", 0)
-        rig.add("a", 9 * 10**13)
-        rig.commit()
-        rig.crash()
-        assert not rig.add("a", 0), "an hour or a thousand years later it is late"
-        assert [(each.start <= 0, each.value) for each in rig.finish()] == [(True, 1), (False, 1)]

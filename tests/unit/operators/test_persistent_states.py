@@ -225,19 +225,6 @@ def test_a_batch_that_does_not_add_up_adds_nothing():
     assert state.value == {"a": 1}
 
 
-def test_the_items_and_times_of_a_batch_can_be_columns_or_functions():
-    state = WindowState(Sum(), 10)
-    state.open(10)
-    state.advance(25)
-    batch = batch_of([(1, {"n": 3, "at": 21}), (2, {"n": 4, "at": 22})])
-    state.begin_batch()
-    state.add_all(batch, value=lambda message: message["n"], time=lambda message: message["at"])
-    state.add_all(batch, value=[10, 20], time=[5, 29])
-    assert state.value == 3 + 4 + 20
-    state.settle()
-    assert (state.value, state.late) == (27, 1)
-
-
 class Lists(Monoid):
     """A user's own, which changes its totals in place, and refuses one that is long."""
 

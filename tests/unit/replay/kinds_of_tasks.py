@@ -5,7 +5,6 @@ from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.event_time import TimerClock
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import AsyncStreamTask, InitableTask, StreamTask, TimerTask
-from samzapy.operators.windows import Count, Tumbling, WindowedAggregation, WindowedTask
 
 OUT = SystemStream("local", "out")
 
@@ -63,17 +62,3 @@ class ReminderTask(StreamTask, TimerTask, InitableTask):
 
     def on_timer(self, key, time_ms, collector, coordinator):
         collector.send(OutgoingMessageEnvelope(OUT, time_ms, key=key))
-
-
-class CountsBySecond(WindowedTask):
-    """Counts by key in windows of two seconds."""
-
-    close_at_end = False
-
-    def aggregation(self, context):
-        return WindowedAggregation(Tumbling("2s"), Count(), OUT)
-
-    def process(self, envelope, collector, coordinator):
-        self.windows.add(envelope, envelope.key, 1, collector)
-        if envelope.message.get("commit"):
-            coordinator.commit()

@@ -1,9 +1,7 @@
 """Replays of tasks with callbacks, sinks, timers, windows and snapshots."""
 
-import json
 import shutil
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,6 @@ from replayed_job import BASE_MS, JOB
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure
-from samzapy.system.clients import system_factory
 
 WITHOUT_STORE = JOB[: JOB.index("stores.counts")]
 
@@ -21,20 +18,6 @@ WITHOUT_STORE = JOB[: JOB.index("stores.counts")]
 def make(new_job):
     """Makes a job of one of the tasks, with an input and an output."""
     return lambda task, text=JOB, **keys: new_job("in", "out", text=text, task__class=f"kinds_of_tasks:{task}", **keys)
-
-
-def sent(job):
-    """What the job has really sent: (key, message)."""
-    ssp = SystemStreamPartition("local", "out", 0)
-    found = []
-    with closing(system_factory(job.settings).consumer(job.settings, "test")) as consumer:
-        consumer.start({ssp: 0})
-        while consumer.position(ssp) < job.admin.offsets([ssp])[ssp].upcoming:
-            for batch in consumer.poll(1, 1_000):
-                found += [
-                    (key.decode(), json.loads(value)) for key, value in zip(batch.keys, batch.values, strict=True)
-                ]
-    return found
 
 
 def replayed(steps):
@@ -79,27 +62,6 @@ def test_timers_fire_where_they_have_fired(make):
         ("windows and timers", [("/c", BASE_MS + 4_500)]),
         ("local.in[0]@3", [("/b", BASE_MS + 3_000), ("/c", BASE_MS + 4_500)]),
     ]
-
-
-def test_windows_go_on_from_the_state_of_the_commit(make):
-    keys = {
-        "task__window__ms": "100",
-        "stores__windows__factory": "inmemory",
-        "stores__windows__key__serde": "string",
-        "stores__windows__msg__serde": "json",
-        "stores__windows__changelog": "local.windows-log",
-    }
-    job = make("CountsBySecond", WITHOUT_STORE, **keys)
-    job.send([(f"/{n % 3}", {"commit": n == 9}, n / 2) for n in range(40)])
-    assert job.run() is None
-    steps, _, _ = job.replay_only(39, start="10")
-    # Open when the commit was made: the window of the seconds 4 and 5, with messages from both sides of it.
-    counts = {(key, message["start"]): message["value"] for key, message in replayed(steps)}
-    assert counts
-    for (key, start), count in counts.items():
-        assert count == sum(f"/{n % 3}" == key and start <= BASE_MS + n * 500 < start + 2_000 for n in range(40))
-    really = [(key, message["start"], message["value"]) for key, message in sent(job)]
-    assert set(really) >= {(key, start, count) for (key, start), count in counts.items()}
 
 
 def test_state_comes_from_a_snapshot_where_the_changelog_has_lost_its_beginning(tmp_path, new_job):

@@ -176,14 +176,6 @@ def test_other_tasks_and_other_sinks_of_a_task_have_offsets_of_their_own(table):
     assert table.open(epoch=2, name="copy").held == {A: 7}
 
 
-def test_a_partition_that_is_new_to_the_task_has_no_offset_and_an_old_one_keeps_its_own(table):
-    table.open(ssps=(A,)).commit({A: 3})
-    both = table.open(epoch=2, ssps=(A, B))
-    assert both.held == {A: 3}
-    both.commit({A: 4, B: 1})
-    assert table.open(epoch=3, ssps=(B,)).held == {A: 4, B: 1}
-
-
 def test_an_upsert_replaces_the_row_of_its_key_and_repeated_rows_are_written_again(table):
     first = table.open(mode="upsert", key=["kind"])
     first.write((1, "a"), message(0))

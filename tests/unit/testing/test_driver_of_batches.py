@@ -4,7 +4,6 @@ import pytest
 from tested_tasks import JOB
 
 from samzapy import BatchTask, InitableTask, SystemStream
-from samzapy.errors import TaskFailed
 from samzapy.testing import TaskTestDriver
 
 OUT = SystemStream("sys", "out")
@@ -100,15 +99,3 @@ def test_a_crash_at_a_step_and_a_restart_keep_the_state(guarantee):
             if guarantee == "exactly-once"
             else set(outputs) == {"x", "y", "commit"}
         )
-
-
-def test_failures_are_raised_by_send_batch_and_a_task_that_stops_is_stopped(driver):
-    with pytest.raises(ValueError, match="columns of one length"):
-        driver.send_batch("in", ["a"], ["x", "y"])
-    with pytest.raises(TaskFailed, match=r"process_batch of sys\.in\[0\]@1 failed: ValueError: told to"):
-        driver.send_batch("in", ["a", "a", "a"], ["x", "fail", "y"])
-    assert not driver.running
-    with pytest.raises(RuntimeError, match="restart"):
-        driver.send_batch("in", ["a"], ["x"])
-    with pytest.raises(TaskFailed, match=r"sys\.in\[0\]@1"):
-        driver.restart()

@@ -11,10 +11,8 @@ from samzapy import (
     OutgoingMessageEnvelope,
     StreamTask,
     SystemStream,
-    TimerTask,
 )
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, UnknownPartition
-from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, TaskTestDriver
 
@@ -173,17 +171,6 @@ def test_a_fail_point_that_is_not_passed_is_said_and_the_task_runs_on(driver):
     assert driver.outputs("out").messages == [1]
 
 
-def test_a_fail_point_that_the_test_arms_itself_ends_the_task_as_a_failure_would(driver):
-    driver.send("in", "x", "a")
-    arm("commit.3")
-    try:
-        with pytest.raises(FailPointReached):
-            driver.commit()
-    finally:
-        disarm()
-    assert not driver.running
-
-
 def test_what_the_task_raises_is_raised_by_send_and_a_restart_goes_on_from_the_commit(driver):
     driver.send("in", "commit", "a")
     driver.send("in", "x", "b")
@@ -224,18 +211,6 @@ def test_a_message_that_the_serde_does_not_take_is_refused_and_nothing_happens(d
     assert driver.outputs("in") == []
 
 
-def test_without_a_serde_messages_are_bytes():
-    class Passing(StreamTask):
-        def process(self, envelope, collector, coordinator):
-            collector.send(OutgoingMessageEnvelope(SystemStream("sys", "out"), envelope.message))
-
-    with TaskTestDriver(Passing, {"task.inputs": "sys.in"}) as driver:
-        driver.send("in", b"x")
-        assert driver.outputs("out").messages == [b"x"]
-        with pytest.raises(SerdeError, match="must be bytes, got str"):
-            driver.send("in", "x")
-
-
 def test_what_a_test_puts_into_a_store_is_committed_as_the_tasks_own(driver):
     driver.store("counts").put("a", 41)
     driver.commit()
@@ -243,28 +218,6 @@ def test_what_a_test_puts_into_a_store_is_committed_as_the_tasks_own(driver):
     driver.restart()
     driver.send("in", "x", "a")
     assert driver.outputs("out").messages == [42]
-
-
-class Reminding(StreamTask, InitableTask, TimerTask):
-    """Sends its timers."""
-
-    def init(self, context):
-        self.timers = context.task.timers
-
-    def process(self, envelope, collector, coordinator):
-        """Only the clock goes on."""
-
-    def on_timer(self, key, time_ms, collector, coordinator):
-        collector.send(OutgoingMessageEnvelope(SystemStream("sys", "out"), time_ms, key=key))
-
-
-def test_a_timer_that_a_test_sets_fires():
-    with TaskTestDriver(Reminding, JOB | {"stores.timers.factory": "timers"}) as driver:
-        driver.store("timers").schedule("k", 1_000)
-        assert driver.task().timers.time_of("k") == 1_000
-        driver.send("in", "x", "a", timestamp=5_000)
-        assert driver.outputs("out").pairs == [("k", 1_000)]
-        assert driver.store("timers").time_of("k") is None
 
 
 def test_an_unknown_store_is_refused_with_the_known_ones(driver):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from jobs.typed_views import Counting, PageView, Sending, Visits
 
-from samzapy import BatchTask, InitableTask, MessageBatch
 from samzapy.errors import SerdeError, TaskFailed
 from samzapy.storage.readback import FIRST
 from samzapy.testing import TaskTestDriver
@@ -53,35 +52,6 @@ def test_a_task_gets_its_class_and_the_store_gives_its_own_back(driver_of):
     assert driver.changelog("visits").pairs == [("ann", Visits(2))]
 
 
-@pytest.mark.parametrize("kind", ["PageView", "DataView", "AttrsView", "ModelView"])
-@pytest.mark.parametrize("serde", ["json", "msgpack"])
-def test_the_job_file_names_the_class(driver_of, kind, serde):
-    typed = {"streams.in.samza.system": "kafka", "streams.in.samza.msg.serde": serde}
-    typed |= {f"streams.{stream}.samza.msg.type": f"jobs.typed_views:{kind}" for stream in ("in", "out")}
-    driver = driver_of(**typed)
-    driver.send("in", {"user": "ann"})
-    assert driver.store("visits").get("ann") == Visits(1)
-
-
-class Batching(BatchTask):
-    """Counts by user, a batch at a time."""
-
-    def init(self, context):
-        self.visits = context.get_store("visits")
-
-    def process_batch(self, batch: MessageBatch[str, PageView], collector, coordinator):
-        for view in batch.messages:
-            self.visits.put(view.user, Visits((self.visits.get(view.user) or Visits(0)).count + 1))
-
-
-def test_a_batch_has_objects_too_and_the_one_that_does_not_fit_meets_the_policy(driver_of):
-    driver = driver_of(type("Batched", (Batching, InitableTask), {}), **{"task.error.deserialize.policy": "skip"})
-    for user in ("ann", 7, "ann", "gus"):
-        driver.post("in", {"user": user})
-    driver.run()
-    assert dict(driver.store("visits").all()) == {"ann": Visits(2), "gus": Visits(1)}
-
-
 def test_a_message_that_does_not_fit_ends_the_attempt_with_its_place_and_the_path(driver_of):
     driver = driver_of()
     driver.send("in", {"user": "ann"})
@@ -105,18 +75,6 @@ def test_an_output_of_another_class_is_an_error_with_both(driver_of):
     driver = driver_of(Sending)
     with pytest.raises(SerdeError, match=r"kafka.out: .*: expected PageView, got dict"):
         driver.send("in", {"user": "ann"})
-
-
-def test_an_output_of_another_class_meets_the_policy(driver_of):
-    driver = driver_of(Sending, **{"task.error.serialize.policy": "skip"})
-    driver.send("in", {"user": "ann"})
-    assert driver.outputs("out") == []
-
-
-def test_a_value_of_another_class_is_refused_at_first_puts_with_its_key(driver_of):
-    driver = driver_of()
-    with pytest.raises(SerdeError, match="store 'visits': value of key 'ann': expected Visits, got dict"):
-        driver.store("visits").put("ann", {"count": 1})
 
 
 def test_a_value_of_another_class_is_refused_at_the_commit_with_its_key(driver_of):

@@ -54,14 +54,6 @@ def test_each_message_meets_the_last_one_before_it_whatever_the_order_and_the_cr
         assert ordered(bench.outputs) == ordered(answer)
 
 
-@settings(max_examples=20)
-@given(inputs=st.tuples(messages, messages, messages), lateness_ms=st.integers(0, 10))
-def test_every_late_message_is_counted(tmp_path_factory, inputs, lateness_ms):
-    with JoinBench(tmp_path_factory.mktemp("late"), make(5, lateness_ms), inputs) as bench:
-        bench.read_all()
-        assert bench.late() == sum(len(each) - len(on_time(each, lateness_ms)) for each in inputs)
-
-
 @pytest.mark.parametrize("tolerance_ms", [None, 5])
 def test_right_messages_that_no_one_can_ask_for_are_gone(tmp_path, tolerance_ms):
     rights = [(key, time_ms, time_ms) for time_ms in range(1_000) for key in ("a", "b")]

@@ -1,13 +1,8 @@
 """Joins of messages of a class: the store has plain values, and results have objects again, whatever was read back."""
 
 import dataclasses
-import datetime as dt
-import enum
-import uuid
-from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
-import attrs
 import msgspec
 import pydantic
 import pytest
@@ -16,11 +11,9 @@ from hypothesis import strategies as st
 from join_bench import LEFT, RIGHT, SOURCES, JoinBench, context, envelope, ordered
 from test_batches import JOINS, batch_of
 
-from samzapy import InitableTask, StreamTask, SystemStream, WindowableTask
 from samzapy.errors import SerdeError
 from samzapy.metrics import Registry
-from samzapy.operators.joins import AsOfJoin, Joined, Side, StreamStreamJoin, TableTableJoin, Within
-from samzapy.testing import TaskTestDriver
+from samzapy.operators.joins import Joined, Side, StreamStreamJoin, TableTableJoin, Within
 
 
 class View(msgspec.Struct):
@@ -32,47 +25,11 @@ class Plain:
     number: int
 
 
-@attrs.define
-class Made:
-    number: int
-
-
-class Row(NamedTuple):
-    number: int
-
-
 class Model(pydantic.BaseModel):
     number: int
 
 
-class Colour(enum.Enum):
-    RED = "red"
-
-
-class Everything(msgspec.Struct):
-    """What JSON writes as text."""
-
-    at: dt.datetime
-    id: uuid.UUID
-    price: Decimal
-    raw: bytes
-    colour: Colour
-    seen: set[int]
-    by_number: dict[int, str]
-    inner: View
-
-
-EVERYTHING = Everything(
-    dt.datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=dt.timezone.utc),
-    uuid.UUID(int=7),
-    Decimal("1.10"),
-    b"\x00\xff",
-    Colour.RED,
-    {1, 2},
-    {3: "three"},
-    View(4),
-)
-KINDS = [View, Plain, Made, Row, Model]
+KINDS = [View, Plain, Model]
 runs = st.lists(
     st.tuples(st.integers(0, 2), st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40)), max_size=6)), max_size=9
 )
@@ -129,13 +86,6 @@ def committed(bench):
     bench.crash()
 
 
-def test_every_field_of_an_object_comes_back(tmp_path):
-    with joins_of(tmp_path, {LEFT: Everything}) as bench:
-        bench.send(0, "a", 10, EVERYTHING)
-        committed(bench)
-        assert bench.send(2, "a", 11, "right") == [Joined("a", Side(10, EVERYTHING), Side(11, "right"))]
-
-
 def test_each_result_has_an_object_of_its_own(tmp_path):
     with joins_of(tmp_path, {LEFT: View}) as bench:
         bench.send(0, "a", 10, view := View(1))
@@ -179,22 +129,6 @@ def test_a_waiting_message_that_does_not_fit_is_an_error_with_its_place(tmp_path
         )
 
 
-class Unwritable:
-    """Of no kind that has a plain form, such as protobuf's messages."""
-
-    number = 1
-
-
-def test_of_objects_without_a_plain_form_the_task_joins_a_part(tmp_path):
-    with joins_of(tmp_path, {RIGHT: Unwritable}) as bench:
-        bench.send(2, "a", 10, Unwritable().number)
-        committed(bench)
-        assert bench.send(0, "a", 10) == [Joined("a", Side(10, None), Side(10, 1))]
-        bench.send(2, "a", 10, Unwritable())
-        with pytest.raises(SerdeError, match=r"store 'joined': value of key 'key/1/a'.*Unwritable"):
-            bench.commit()
-
-
 @pytest.mark.parametrize("batches", [False, True])
 def test_the_rows_of_joined_tables_have_plain_values(tmp_path, batches):
     with JoinBench(tmp_path, lambda _: None) as bench:
@@ -217,45 +151,3 @@ def test_readback_refuses_a_message_that_would_not_come_back_from_a_join(tmp_pat
     with joins_of(tmp_path, {LEFT: Login}) as bench, pytest.raises(SerdeError, match=message) as refused:
         bench.send(0, "a", 10, Login(number=1, pin="1234"))
     assert "1234" not in str(refused.value)
-
-
-class NearestTask(StreamTask[str, View], InitableTask, WindowableTask):
-    """Its annotation names the class of both inputs."""
-
-    def init(self, context):
-        streams = SystemStream("mem", "left"), SystemStream("mem", "right")
-        self.types = [context.task.message_type(each) for each in (*streams, SystemStream("mem", "out"))]
-        self.join = AsOfJoin(context, "joined", streams)
-        self.found: list[Joined] = []
-
-    def process(self, envelope, collector, coordinator):
-        self.found += self.join.add(envelope)
-
-    def window(self, collector, coordinator):
-        self.found += self.join.advance()
-
-
-def test_a_job_joins_objects_also_after_a_crash():
-    job = {
-        "job.name": "nearest",
-        "systems.mem.samza.factory": "memory",
-        "systems.mem.default.stream.samza.key.serde": "string",
-        "systems.mem.default.stream.samza.msg.serde": "json",
-        "task.inputs": "mem.left,mem.right",
-        "stores.joined.factory": "rocksdb",
-        "stores.joined.key.serde": "string",
-        "stores.joined.msg.serde": "json",
-        "stores.joined.changelog": "mem.joined",
-    }
-    with TaskTestDriver(NearestTask, job) as driver:
-        driver.send("right", View(1), key="a", timestamp=1_000)
-        driver.send("left", View(2), key="a", timestamp=2_000)
-        driver.commit()
-        driver.crash()
-        driver.restart()
-        for stream in ("left", "right"):
-            driver.send(stream, View(3), key="b", timestamp=9_000)
-        driver.window()
-        task = driver.task()
-        assert task.types == [View, View, None]
-        assert task.found == [Joined("a", Side(2_000, View(2)), Side(1_000, View(1)))]
