@@ -27,7 +27,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from samzapy.api.collector import TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
@@ -35,6 +35,8 @@ from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskM
 
 logger = logging.getLogger(__name__)
 
+#: A DB-API 2 connection; it must not be in autocommit mode.
+Connection = Any
 #: One row: values in the order of the target's columns.
 Row = tuple[Any, ...] | list[Any]
 
@@ -43,22 +45,6 @@ _STAGE = "samzapy_stage"
 #: PostgreSQL's SQLSTATE for an upsert that would write one row twice.
 _ONE_ROW_TWICE = "21000"
 _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
-
-
-class Connection(Protocol):
-    """The part of a DB-API 2 connection that a sink needs; it must not be in autocommit mode."""
-
-    def cursor(self) -> Any:
-        """A cursor."""
-
-    def commit(self) -> Any:
-        """End the transaction."""
-
-    def rollback(self) -> Any:
-        """Undo the transaction."""
-
-    def close(self) -> Any:
-        """Close; an open transaction is undone."""
 
 
 @dataclass(frozen=True)

@@ -97,12 +97,7 @@ class Early:
     period: Duration
 
     def __post_init__(self) -> None:
-        self.period_s  # noqa: B018  # raises ValueError for an invalid duration
-
-    @property
-    def period_s(self) -> float:
-        """`period` in seconds."""
-        return milliseconds(self.period, "period of Early", 1) / 1000
+        milliseconds(self.period, "period of Early", 1)  # raises ValueError for an invalid duration
 
 
 Emission = OnClose | OnChange | Early
@@ -172,7 +167,7 @@ class EventTimeWindows:
             remedy="; give another one with time_ms",
         )
         self._on_change = isinstance(emit, OnChange)
-        self._early_s = emit.period_s if isinstance(emit, Early) else None
+        self._early_s = milliseconds(emit.period, "period", 1) / 1000 if isinstance(emit, Early) else None
         self._early_at = self._clock.monotonic() + (self._early_s or 0.0)
         if not isinstance(emit, OnClose):
             self._state.touched = set()
