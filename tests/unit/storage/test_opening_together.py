@@ -11,9 +11,10 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure, StoreError
 from samzapy.serializers.registry import serde_registry
-from samzapy.storage.local.directory import store_directory
+from samzapy.storage.local.directory import set_asides, store_directory
 from samzapy.storage.opening import StoreOpener, StoreOwner, close_all
 from samzapy.storage.spec import store_specs
+from samzapy.storage.store import StoreState
 from samzapy.system.clients import system_factory
 
 TASKS = 20
@@ -137,3 +138,19 @@ def test_offsets_of_every_task_are_those_of_its_own_partition(rig):
     restores = [stores["s"].restore() for stores in opened]
     assert [restore.ssp for restore in restores if restore] == [SystemStreamPartition("mem", rig.stream, 3)]
     close_all(opened)
+
+
+def test_a_store_prints_its_state_on_its_way(rig, caplog):
+    rig.write(0, b"k", b"v")
+    opener = rig.opener()
+    opened = opener.open([StoreOwner("Partition 0", 0)])
+    store = opened[0]["s"]
+    assert str(store) == "Store Partition 0/s OPENED: nothing"
+    with caplog.at_level("INFO"):
+        (stores,) = opener.restore(opened, lambda _: rig._factory.consumer(rig._settings, "test"))
+    assert store.state is StoreState.READY
+    assert "Store Partition 0/s READY: changelog, 1 records in" in caplog.text
+    stores.refuse(store.changelog, "another writer")
+    assert store.state is StoreState.REFUSED
+    stores.close()
+    assert [aside.suffix.partition("-")[0] for aside in set_asides(rig.directory(0))] == [".foreign"]

@@ -155,14 +155,3 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path):
 def test_a_file_system_that_is_not_installed_is_refused_by_name():
     with pytest.raises(BackupUnavailable, match=r"^nosuch://bucket: .*nosuch"):
         check_folder("nosuch://bucket")
-
-
-@pytest.mark.parametrize("place", ["memory://snapshots", "memory://team-[ab]/*?", "file"])
-@pytest.mark.parametrize("task", ["Partition_0", "SystemStreamPartition_[kafka,_orders,_0]"])
-def test_any_file_system_of_the_library_will_do(checkpoint, tmp_path, place, task):
-    url = (tmp_path / "team-[ab]").as_uri() if place == "file" else place
-    folder = open_folder(url, {}, "job-1", "s", task)
-    SnapshotUploader(folder, 1).upload(checkpoint(a="1"), marker(1))
-    SnapshotUploader(folder, 1).upload(checkpoint(a="2"), marker(2))
-    assert restored(folder, tmp_path) == (2, {"a": "2"})
-    assert len(folder.files()) == len(folder.indexes()) == 1

@@ -105,11 +105,6 @@ def test_what_is_in_no_record_is_named_by_its_partition(changelog):
     assert find(b"k", b"older") == find(b"absent", None) == "changelogs.s-log[0]"
 
 
-def test_a_deletion_is_nobodys_value(changelog):
-    append(changelog, (b"k", b"v"), (b"k", None))
-    assert origin(changelog)(b"k", None) == "changelogs.s-log[0]@0"
-
-
 def test_a_changelog_that_cannot_be_read_leaves_the_partition(changelog, caplog):
     def broken(_):
         raise OSError("no way there")
