@@ -3,7 +3,6 @@
 import pytest
 
 from samzapy.admin.job_check import check_copies
-from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
 from samzapy.system.clients import SystemLimits
@@ -64,10 +63,3 @@ def test_the_systems_number_of_copies_counts_for_every_stream_without_its_own(on
         ("stores.default.changelog.replication.factor", "2"),
         (default, "3"),
     ]
-
-
-def test_a_stream_that_exists_keeps_the_copies_it_has(one_broker):
-    admin = one_broker
-    for stream in ("a", "b", "__samza_checkpoint_ver_1_for_copies_1"):
-        admin.create(StreamSpec(stream, 1))
-    check_copies(load_job(JOB), lambda _: admin, lambda stream: admin.describe(stream.stream))

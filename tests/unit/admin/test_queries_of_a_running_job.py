@@ -10,7 +10,6 @@ import pytest
 from samzapy.admin.queries import JobQueries, StoreEntry
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.logs import PageAddress
-from samzapy.errors import RetriableError
 
 INDEX = {
     "stores": [{"name": "counts", "text_keys": True}, {"name": "numbers", "text_keys": False}],
@@ -142,13 +141,6 @@ def test_an_owner_that_moves_is_asked_again_when_it_says(job, driver, clock):
     driver.answers += [(503, {"error": "moving"}, {"retry-after": "1"})] * 2 + [(200, ENTRY, {})]
     assert job.store("counts").get("a") == [1]
     assert clock.waits == [1.0, 1.0]
-
-
-def test_an_owner_that_does_not_come_is_an_error_at_the_deadline(job, driver, clock):
-    driver.answers += [(503, {"error": "its container is moving"}, {"retry-after": "1"})] * 9
-    with pytest.raises(RetriableError, match="job 'j': no answer for 3 s: its container is moving"):
-        job.store("counts").get("a")
-    assert clock.waits == [1.0] * 3
 
 
 def test_a_driver_that_is_started_again_is_found_by_its_new_address(driver, flat, clock):

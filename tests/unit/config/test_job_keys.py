@@ -1,19 +1,11 @@
 """`job.*` and the job as a whole."""
 
-import pickle
 from pathlib import Path
 
 import pytest
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.loader import load_job
 from samzapy.config.supervision import ReporterConfig
-
-
-def test_a_job_is_the_same_after_travelling(load):
-    config = load()
-    assert pickle.loads(pickle.dumps(config)) == config
-    assert load_job(config.raw, environ={}) == config
 
 
 def test_all_problems_come_together(problems):

@@ -62,13 +62,6 @@ def test_the_job_and_its_model_are_shown(samzapy, job):
     assert "hunter2" not in output
 
 
-def test_checking_creates_nothing(samzapy, job, tmp_path):
-    before = {path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts}
-    samzapy("check", job, "--offline")
-    samzapy("check", job)
-    assert {path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts} == before
-
-
 def test_a_system_that_does_not_answer_leaves_the_model_out_with_a_warning(samzapy, job):
     Path(".samzapy").mkdir()
     Path(".samzapy/local.db").write_bytes(b"this is not a database, but long enough to be read as one" * 20)
@@ -76,19 +69,6 @@ def test_a_system_that_does_not_answer_leaves_the_model_out_with_a_warning(samza
     assert code == 0
     assert errors.startswith("warning: the job model is left out: ")
     assert "Job model" not in output
-
-
-def test_what_weakens_the_guarantee_is_shown(samzapy, job):
-    samzapy("topic", "create", "local.in", "--partitions", "3")
-    _, output, _ = samzapy("check", job, "-c", "task.error.process.policy=skip", "-c", "stores.s.changelog=")
-    table = output.partition("Reasons for a weaker guarantee\n")[2].partition("\n\n")[0].splitlines()
-    assert [line.split()[:2] for line in table[1:]] == [
-        ["guarantee", "stores.s.changelog"],
-        ["guarantee", "task.error.process.policy"],
-        ["durability", "systems.local.synchronous"],
-    ]
-    _, output, _ = samzapy("check", job, "-c", "systems.local.synchronous=full")
-    assert "Reasons for a weaker guarantee\n  none\n" in output
 
 
 BY_PATTERN = ("--config", "task.inputs=local.in.*")

@@ -2,13 +2,11 @@
 
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -72,29 +70,6 @@ def test_positions_are_shown_with_what_is_left_to_read(samzapy, checkpoint):
     behind = [row[-1] for row in rows if row[:1] == ["Partition"] and row[2].startswith("local.views[")]
     assert sorted(behind) == ["0", "1"]
     assert checkpoint("show").splitlines()[-1].endswith("has ended")
-
-
-def test_the_event_time_of_a_task_is_shown_with_the_source_that_holds_it_back_and_the_idle_ones(checkpoint):
-    sender = "local.views[0] (sender first-1/Partition 3)"
-    config = load_job("job.properties")
-    with (
-        closing(job_clients(config, "test")) as clients,
-        closing(manager_for(config, clients)) as checkpoints,
-    ):
-        old = checkpoints.read(["Partition 0", "Partition 1"])
-        held = replace(old["Partition 0"], clock=1_700_000_000_000, held_by=sender, idle=("local.views[1]",))
-        waiting = replace(old["Partition 1"], clock=None, held_by="local.views[1]", idle=())
-        checkpoints.write({"Partition 0": held, "Partition 1": waiting})
-    text = checkpoint("show")
-    rows = [re.split("  +", line.strip()) for line in text[text.index("Event time") :].splitlines()]
-    assert rows[1:4] == [
-        ["task", "clock", "held back by", "idle or ended"],
-        ["Partition 0", "2023-11-14T22:13:20+00:00", sender, "local.views[1]"],
-        ["Partition 1", "none yet", "local.views[1]", "none"],
-    ]
-    first, second = map(json.loads, checkpoint("show", "--json").splitlines())
-    assert (first["clock-held-by"], first["clock-idle"]) == (sender, ["local.views[1]"])
-    assert (second["clock-ms"], second["clock-held-by"], second["clock-idle"]) == (None, "local.views[1]", [])
 
 
 @pytest.mark.parametrize("keys", [(), EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])

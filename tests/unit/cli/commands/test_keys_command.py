@@ -14,16 +14,6 @@ def test_every_key_is_listed_with_default_and_meaning(samzapy):
     assert commit.endswith("Milliseconds between commits. <= 0: only on request and at the end.")
 
 
-def test_words_narrow_the_list(samzapy):
-    _, output, _ = samzapy("keys", ".OBJECT.cache")
-    assert [row.split()[0] for row in output.splitlines()[2:-1]] == [
-        "stores.{store}.object.cache.size",
-        "stores.{store}.object.cache.mode",
-        "stores.{store}.object.cache.check",
-    ]
-    assert samzapy("keys", "no such thing")[1] == "Keys of job files\n  none\n\n"
-
-
 def test_keys_of_samza_without_a_meaning_are_listed_with_the_reason(samzapy):
     code, output, _ = samzapy("keys", "--unsupported")
     assert code == 0

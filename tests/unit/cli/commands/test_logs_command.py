@@ -51,17 +51,6 @@ def test_a_container_has_its_own_file_or_its_lines_in_the_drivers(samzapy, logs)
     assert samzapy("logs", "job.properties", "--container", "1")[1] == "b [container 1, Partition 1]: y\n"
 
 
-def test_a_log_without_a_line_says_so_and_names_the_file(samzapy, logs):
-    (logs / "driver.log").touch()
-    assert samzapy("logs", "job.properties") == (0, "", ".samzapy/logs/counts-1/driver.log: no lines yet\n")
-    (logs / "driver.log").write_text("of the driver\n")
-    assert samzapy("logs", "job.properties", "--container", "3") == (
-        0,
-        "",
-        ".samzapy/logs/counts-1/driver.log: no lines of container 3 yet\n",
-    )
-
-
 def test_a_job_that_has_not_run_here_is_an_error_with_the_folder(samzapy, logs):
     logs.rmdir()
     code, _, errors = samzapy("logs", "job.properties")

@@ -16,13 +16,3 @@ def test_a_startpoint_is_written_shown_followed_once_and_gone(samzapy, ran):
     assert f"{sum(COUNTS.values())} messages" in run_job(samzapy)
     assert "0 messages" in run_job(samzapy)
     assert samzapy("startpoint", "clear", "job.properties")[1] == "0 startpoints dropped\n"
-
-
-def test_a_job_that_follows_no_startpoints_gets_none(samzapy, ran):
-    shutil.copytree(ran, ".", dirs_exist_ok=True)
-    disabled = ("job.properties", "-c", "job.startpoint.enabled=false")
-    code, _, errors = samzapy("startpoint", "set", *disabled, "oldest")
-    assert code == 2
-    assert errors.startswith("error: job.startpoint.enabled: must be true")
-    samzapy("startpoint", "set", "job.properties", "oldest")
-    assert "job.startpoint.enabled is false: starts ignore startpoints" in samzapy("startpoint", "show", *disabled)[2]

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 from counting_job import COUNTS, run_job, write_views
 
-from samzapy.api.engine import EngineSettings
 from samzapy.errors import EnvironmentFailure, RestoreStalled, RetriableError
 from samzapy.storage.inspection import local_directories
 from samzapy.storage.local.directory import store_directory
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.local.factory import LogAdmin
 
 
@@ -38,13 +36,6 @@ def entries(output):
 @pytest.mark.parametrize("where", [(), ("--local", "state")])
 def test_the_entries_of_all_tasks_come_in_key_order(store, where):
     assert entries(store("scan", *where)) == sorted(COUNTS.items())
-
-
-def test_what_lies_beside_the_tasks_own_stores_is_not_read(store):
-    for own in list(Path("state").glob("*/counts/Partition_?")):
-        for kind in ("standby-1", "stale-17", "corrupt-17", "orphaned-17"):
-            shutil.copytree(own, own.with_name(f"{own.name}.{kind}"))
-    assert entries(store("scan", "--local", "state")) == sorted(COUNTS.items())
 
 
 def test_the_entry_of_a_key_says_which_partition_has_it(store):
@@ -124,20 +115,6 @@ def test_a_rebuild_of_one_task_touches_no_other_and_no_store_that_is_there(samza
     code, _, errors = samzapy(*rebuild, "new", "--task", "Partition 7")
     assert code == 2
     assert "the job's tasks are Partition 0, Partition 1" in errors
-
-
-def test_a_local_store_is_read_while_its_owner_has_it_open(store):
-    path = Path("state/views-1/counts/Partition_0").resolve()
-    owner = RocksDbStorageEngineFactory().open(path, EngineSettings("counts"))
-    before = entries(store("scan", "--local", str(path)))
-    marker = owner.marker()
-    owner.write({b"/new": (7).to_bytes(8, "big")}, marker)
-    assert entries(store("scan", "--local", str(path))) == before
-    owner.flush()
-    assert ("/new", 7) in entries(store("scan", "--local", str(path)))
-    owner.write({b"/newer": (8).to_bytes(8, "big")}, marker)
-    owner.close()
-    assert ("/newer", 8) in entries(store("scan", "--local", str(path)))
 
 
 @pytest.mark.parametrize(

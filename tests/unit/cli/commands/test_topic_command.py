@@ -1,7 +1,6 @@
 """`samzapy topic` on a local system."""
 
 import json
-import re
 
 import pytest
 
@@ -87,15 +86,6 @@ def test_a_bad_line_says_its_number_and_what_was_written_before(samzapy, topic):
     assert errors.startswith("error: line 1501: message: integer serde does not take str 'x'")
     assert errors.endswith("; the first 1000 records were written\n")
     assert len(lines(topic("read", "local.a", "--msg-serde", "integer"))) == 1_000
-
-
-def test_the_command_in_the_error_makes_the_topic_where_the_job_looks_for_it(samzapy, tmp_path):
-    job = tmp_path / "job.properties"
-    job.write_text(f"{JOB}systems.events.path=elsewhere/streams.db\n")
-    code, _, errors = samzapy("topic", "describe", "events.views", "--job", str(job))
-    command = re.search("create it with: samzapy (.*)", errors)[1]
-    assert (code, samzapy(*command.replace("N --job JOB.properties", f"2 --job {job}").split())[0]) == (3, 0)
-    assert samzapy("topic", "describe", "events.views", "--job", str(job))[0] == 0
 
 
 def test_a_topic_gets_the_settings_of_the_job_file_under_those_of_the_command(samzapy, tmp_path):

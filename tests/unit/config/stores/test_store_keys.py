@@ -186,3 +186,7 @@ def test_snapshots_of_a_store_without_a_changelog_are_refused(store_problems):
 )
 def test_stores_hand_out_copies_where_a_failed_message_is_undone_unless_the_file_says_otherwise(store, keys, mode):
     assert store(others=keys).object_cache_mode == mode
+
+
+def test_a_cache_as_large_as_the_batch_is_accepted(store):
+    assert store({"object.cache.size": "500", "write.batch.size": "500"}).object_cache_size == 500

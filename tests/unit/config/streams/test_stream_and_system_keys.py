@@ -92,13 +92,6 @@ def test_an_unknown_serde_says_what_was_probably_meant(problems, key):
     ]
 
 
-def test_a_java_serde_without_counterpart_is_refused(problems):
-    (found,) = problems({"serializers.registry.s.class": "org.apache.samza.serializers.SerializableSerdeFactory"})
-    assert found.startswith(
-        "serializers.registry.s.class: expected a class like my.module:MySerde, or one of string, integer"
-    )
-
-
 A = {"streams.a.samza.system": "kafka", "streams.a.samza.physical.name": "page-views"}
 Z = {"streams.z.samza.system": "kafka", "streams.z.samza.physical.name": "page-views"}
 

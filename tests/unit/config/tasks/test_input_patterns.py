@@ -36,19 +36,6 @@ def test_a_pattern_matches_whole_names_of_its_system(load):
     assert not pattern.matches(SystemStream("local", "orders-eu"))
 
 
-def test_a_database_has_no_patterns(problems):
-    database = {
-        "systems.shop.samza.factory": "database",
-        "systems.shop.database.url": "sqlite:///shop.db",
-        "task.checkpoint.factory": "none",
-        "task.inputs": "shop.orders_.*",
-    }
-    assert (
-        "task.inputs: system 'shop' is a database, where every table needs its own keys: name the tables, "
-        "got 'shop.orders_.*'"
-    ) in problems(database)
-
-
 def test_the_streams_found_take_the_place_of_the_pattern_also_in_the_file_of_the_containers(load):
     config = in_place(load({"task.inputs": "kafka.page-views,kafka.orders-.*"}), EU, US)
     assert config.task.inputs == (SystemStream("kafka", "page-views"), EU, US)
