@@ -168,7 +168,7 @@ def run(
     progress: bool = True,
     **overrides: Any,
 ) -> JobOutcome:
-    """Run a job until it ends or is stopped; returns its outcome: `run("job.properties", until_end=True).status.processed`.
+    """Run a job until it ends or is stopped: `run("job.properties", until_end=True).status.processed`.
 
     1. `job`: the path of the job file, or its keys as a mapping. `task` replaces `task.class`; it may be a class of a
        notebook or of the script itself. `until_end` stops at the current ends of the inputs.
@@ -180,8 +180,8 @@ def run(
     4. On the first interrupt (Ctrl-C, or the stop button of a notebook) or the first SIGTERM every task commits and
        stops.
 
-    Raises the errors of `samzapy.errors`: ConfigError with all problems of the job, EnvironmentFailure, JobFailed, TaskFailed
-    and others.
+    Raises the errors of `samzapy.errors`: ConfigError with all problems of the job, EnvironmentFailure, JobFailed,
+    TaskFailed and others.
     """
     from samzapy.cli.submission import run as run_job  # noqa: PLC0415  # a task needs none of it
 

@@ -44,7 +44,7 @@ SYSTEM_CLOCK: Clock = SystemClock()
 
 @dataclass(frozen=True)
 class Measured(Generic[T]):
-    """A figure that somebody was asked for, and the time when it was true: in seconds of this process's monotonic clock.
+    """A measured figure, and its time in seconds of this process's monotonic clock.
 
     Readers show only a known one. Processes send each other ages, because their clocks differ.
     """
@@ -58,8 +58,7 @@ class Measured(Generic[T]):
 
 
 def process_start(pid: int) -> int:
-    """The start of a process in ticks since the boot, which no setting of the clock moves; 0 where the kernel does not say, and
-    for no process."""
+    """The start of a process in ticks since the boot; 0 where the kernel does not say, and for no process."""
     try:
         # The name, in parentheses, may have blanks; the start is the 20th field after it.
         return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])

@@ -124,19 +124,17 @@ class UnknownStream(EnvironmentFailure):
 
 
 class InputDeleted(UnknownStream):
-    """Raised when an input was deleted while the job read it. `committed`: the next offset of its partitions, by number."""
-
-    #: The most partitions that a message names.
-    _NAMED = 8
+    """Raised when an input was deleted while the job read it. `committed`: the next offset of its partitions, by
+    number; the message names eight of them."""
 
     def __init__(self, system: str, stream: str, committed: Mapping[int, int]) -> None:
         self.system, self.stream = system, stream
         named = [f"{system}.{stream}[{number}]@{offset}" for number, offset in sorted(committed.items())]
-        more = f" and {len(named) - self._NAMED:,} more" if len(named) > self._NAMED else ""
+        shown = ", ".join(named[:8]) + (f" and {len(named) - 8:,} more" if len(named) > 8 else "")
         EnvironmentFailure.__init__(
             self,
-            f"input '{system}.{stream}' was deleted while the job read it; committed are {', '.join(named[: self._NAMED])}"
-            f"{more}; take it out of task.inputs, or create it again and run the job once with samza.reset.offset=true",
+            f"input '{system}.{stream}' was deleted while the job read it; committed are {shown}; take it out of "
+            "task.inputs, or create it again and run the job once with samza.reset.offset=true",
         )
 
 
@@ -163,8 +161,8 @@ LOST_RECORDS = "it has lost records that the job has processed (unclean.leader.e
 
 
 class PositionVoid(EnvironmentFailure):
-    """Raised when a position means nothing in its stream any more: the stream was deleted and created again, or it has lost
-    records before the position.
+    """Raised when a position means nothing in its stream any more: the stream was deleted and created again, or it has
+    lost records before the position.
 
     `place` is the stream or the partition. `ways` are the positions at which the job can go on, by what that does.
     """
@@ -194,9 +192,9 @@ class PositionVoid(EnvironmentFailure):
         """The error for a log that has lost records before the `position`. `position`, `end`: the offset and the leader
         epoch of the position, and those of the end that the log has in that epoch."""
         reason = (
-            f"the position is {position[0]} in leader epoch {position[1]}, but the log ends at {end[0]} in leader epoch "
-            f"{end[1]}: it has lost records that the job has processed (unclean.leader.election.enable?), and others may "
-            "have their offsets"
+            f"the position is {position[0]} in leader epoch {position[1]}, but the log ends at {end[0]} in leader "
+            f"epoch {end[1]}: it has lost records that the job has processed (unclean.leader.election.enable?), and "
+            "others may have their offsets"
         )
         return cls(ssp, reason, {f"process what follows {end[0]} now": end[0], f"go on at {position[0]}": position[0]})
 
@@ -345,8 +343,8 @@ class JobTakenOver(TaskMigrated):
 
     @classmethod
     def by(cls, job: str, started_ms: int, host: str, pid: int) -> JobTakenOver:
-        """The error for a take-over by the run with this start, in milliseconds since 1970, and this process; `pid` is 0
-        for a command that changes the job's state."""
+        """The error for a take-over by the run with this start (milliseconds since 1970) and process; `pid` is 0 for a
+        command that changes the job's state."""
         started = datetime.fromtimestamp(started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
         if not pid:
             return cls(

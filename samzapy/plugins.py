@@ -1,6 +1,6 @@
 """Imports the classes that the configuration names, as `package.module:Name` or `package.module.Name`.
 
-`path_of` gives any class such a name, also one that was made in a function; this module then has the class by that name.
+`path_of` gives any class such a name, also one of a function; this module then has the class by that name.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _libraries() -> tuple[str, ...]:
 
 
 def _hidden(module: ModuleType) -> str:
-    """The hint that another file was meant: one of the module's name that comes later on the import path, as a user's `types.py`
-    does after Python's."""
+    """The hint that another file was meant: one of the same name that comes later on the import path, as a user's
+    `types.py` does after Python's."""
     name, own = module.__name__, getattr(module, "__file__", None)
     if "." in name or (own is None and hasattr(module, "__path__")):
         return ""

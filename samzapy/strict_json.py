@@ -39,7 +39,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"cannot write {reprlib.repr(value)} as JSON: {type(value).__name__} is no JSON value")
 
 
-#: A value as the bytes of its JSON, and as the plain values that they stand for. In JSON, NaN and the infinities are null.
+#: A value as the bytes of its JSON, and as the plain values of these. In JSON, NaN and the infinities are null.
 encode = msgspec.json.Encoder(enc_hook=_plain).encode
 plain = partial(msgspec.to_builtins, str_keys=True, enc_hook=_plain)
 

@@ -48,8 +48,8 @@ class TimeBound:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "%s: event time %d is more than task.event.time.max.ahead.ms (%d) after the wall clock: it advances no event "
-                "time, nor do others like it (counted)",
+                "%s: event time %d is more than task.event.time.max.ahead.ms (%d) after the wall clock: it advances no "
+                "event time, nor do others like it (counted)",
                 where,
                 time_ms,
                 self._max_ahead_ms,

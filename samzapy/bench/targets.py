@@ -1,5 +1,5 @@
-"""The targets that are measured: `store`, the whole stack of a task's store, and `raw`, RocksDB on bytes with the options
-that the store would get, which is the cost of the binding alone."""
+"""The targets that are measured: `store`, the whole stack of a task's store, and `raw`, RocksDB on bytes with the same
+options, which is the cost of the binding alone."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Target(Protocol):
 
 
 class StoreTarget:
-    """A store of a job: its whole stack, and its changelog if it has one. Each opening has a folder and a changelog of its
-    own: the configured name is only the prefix."""
+    """A store of a job: its whole stack, and its changelog if it has one. Each opening has a separate folder and
+    changelog: the configured name is only the prefix."""
 
     def __init__(self, job: JobConfig, name: str, folder: Path) -> None:
         self._job = job

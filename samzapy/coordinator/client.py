@@ -155,8 +155,8 @@ class HttpLease(ContainerLease):
             self.epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
-        """Send a heartbeat. The facts of a report that is sent again go once. Raises RetriableError when the coordinator
-        does not answer."""
+        """Send a heartbeat. The facts of a report that is sent again go once. Raises RetriableError when the
+        coordinator does not answer."""
         facts, before, self._newest = report.facts, self._newest, report.facts
         if facts is before:
             facts = Facts(stalled=facts.stalled)

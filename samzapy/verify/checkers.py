@@ -372,8 +372,8 @@ def _account(values: Mapping[str, bytes]) -> Account:
 
 
 def state(evidence: Evidence, oracle: Oracle, guarantee: Guarantee) -> Finding:
-    """Accounts that differ from the oracle's; in at-most-once, accounts that are not made of some of their deposits, each
-    at most once, in order."""
+    """Accounts that differ from the oracle's; in at-most-once, accounts that are not made of some of their deposits,
+    each at most once, in order."""
     kept = accounts(evidence)
 
     def wrong() -> Iterator[str]:

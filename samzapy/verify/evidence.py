@@ -1,4 +1,4 @@
-"""The evidence of a run: plain records from the logs and stores of a job that has stopped, read from outside the job."""
+"""The evidence of a run: plain records from the logs and stores of a stopped job, read from outside the job."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ class Feeder:
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Raise the failure that has ended the writing, if there is one: EnvironmentFailure if the system did not accept
-        an event, which says nothing about the job."""
+        """Raise the failure that has ended the writing, if there is one: EnvironmentFailure if the system did not
+        accept an event, which says nothing about the job."""
         if isinstance(self._failure, ProducerError):
             raise EnvironmentFailure(
                 f"the events could not be written to {self._stream}, so nothing about the job is proven: "

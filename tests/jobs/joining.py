@@ -90,8 +90,8 @@ def inputs(task: type, count: int = 1_500, seed: int = 7) -> list[tuple[str, lis
 
 
 def _intervals(drawn: Random, count: int) -> tuple[list[Event], list[Event]]:
-    """About a third of the left ones has a partner, some two, some too late; some right ones have none. One in a hundred
-    events is late, the others arrive up to a minute after their time."""
+    """About a third of the left ones has a partner, some two, some too late; some right ones have none. One in a
+    hundred events is late, the others arrive up to a minute after their time."""
     left, right = [], []
     for number in range(count):
         time_ms = START_MS + number * 1_000

@@ -62,7 +62,10 @@ CLUSTER = Step(
     (
         "sh",
         "-c",
-        "samzapy init hello >init.log && cd hello && exec samzapy run hello.properties --until-end --master 'local-cluster[2,1,1024]'",
+        (
+            "samzapy init hello >init.log && cd hello && "
+            "exec samzapy run hello.properties --until-end --master 'local-cluster[2,1,1024]'"
+        ),
     ),
     "6 messages",
 )
@@ -71,7 +74,10 @@ BROKER = Step(
     (
         "sh",
         "-c",
-        "samzapy kafka start --folder k --port {port} && samzapy kafka status --folder k && samzapy kafka stop --folder k",
+        (
+            "samzapy kafka start --folder k --port {port} && samzapy kafka status --folder k && "
+            "samzapy kafka stop --folder k"
+        ),
     ),
     "stopped",
     limit_s=600.0,

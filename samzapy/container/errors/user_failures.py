@@ -124,8 +124,8 @@ class DeadLetters:
         samzapy-error-task        the task's name
         samzapy-error-time-ms     when, in milliseconds since 1970
 
-    If the letter is larger than its stream takes, the traceback is cut as much as needed. The policy of `produce` decides
-    about one that is still too large.
+    If the letter is larger than its stream takes, the traceback is cut as much as needed. The policy of `produce`
+    decides about one that is still too large.
 
     The letter about an output that does not serialize, or is too large, carries the input of that output. Outputs of
     `window` or `on_end_of_stream` come from no input: their letters have no key, value or position.

@@ -38,9 +38,9 @@ class StreamTableJoin:
         self._unmatched = context.task.metrics.counter("join", "unmatched")
 
     def add(self, envelope: IncomingMessageEnvelope) -> Joined | None:
-        """Accept one message. For a message of the table, where a tombstone is a deletion, returns None. A message of the
-        stream comes back as `left` with its row as `right`; the row has the time of the message, as the table's times
-        are not kept."""
+        """Accept one message. For a message of the table, where a tombstone is a deletion, returns None. A message of
+        the stream comes back as `left` with its row as `right`; the row has the time of the message, as the table's
+        times are not kept."""
         if self._of_table[envelope.ssp]:
             key = key_of(envelope)
             if envelope.message is None:

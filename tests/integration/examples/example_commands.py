@@ -39,7 +39,8 @@ _PROLOGUE = """
 set -euo pipefail
 samzapy() { command samzapy "$@" $K; }
 python() { case "$*" in *.properties*) command python "$@" $K;; *) command python "$@";; esac; }
-sqlite3() { command python -c 'import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchall())' "$@"; }
+sqlite3() { command python -c 'import sqlite3, sys
+print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchall())' "$@"; }
 set -v
 """
 

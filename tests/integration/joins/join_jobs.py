@@ -85,7 +85,7 @@ class JoinJob:
         assert sorted(map(_text, results)) == sorted(map(_text, expected))
 
     def survive(self, inputs: list[tuple[str, list[Event]]], kills: int) -> None:
-        """Write the inputs bit by bit while the job runs and is killed in the middle of its work; then let it run to the
+        """Write the inputs bit by bit while the job runs and is killed in the middle of its work; then run it to the
         ends."""
         self.load([(stream, []) for stream, _ in inputs])
         portions = iter(range(_PORTIONS))

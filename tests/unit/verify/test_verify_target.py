@@ -45,11 +45,6 @@ def test_a_job_without_transactions_is_refused():
         target.check()
 
 
-def test_a_run_is_stopped_only_on_a_system_without_file_locks():
-    assert Target("kafka", LOCAL, "broker:9092").may_stop_runs
-    assert not Target("local", LOCAL).may_stop_runs
-
-
 @pytest.mark.parametrize(
     ("system", "own_broker", "key"), [("local", False, "--system"), ("kafka", True, "--bootstrap")]
 )
