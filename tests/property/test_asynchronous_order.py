@@ -189,6 +189,7 @@ class AsyncMachine:
             False,
         )
         assert not self.messages.holds_up_stop
+        assert not self.messages._order._bytes  # else fewer and fewer messages are in flight together
 
     # What must hold
 
