@@ -2,11 +2,14 @@
 round what they were after the fifth. And what is counted, or kept until a commit, goes back to nothing."""
 
 import gc
+import json
 import linecache
 import logging
 import os
 import tracemalloc
 from collections import Counter
+from contextlib import closing
+from http.client import HTTPConnection
 from random import Random
 
 import pytest
@@ -16,7 +19,15 @@ from samzapy.api.stream import SystemStreamPartition as Ssp
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.recovery import LOG_S, LastFailure, Recovery
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.wire import AttemptProcess, JobSpec
+from samzapy.job.lease import ContainerReport
+from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
+from samzapy.storage.backup.folder import open_folder
+from samzapy.storage.backup.snapshot import SnapshotUploader
+from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.system.clients import system_factory
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, TaskTestDriver, open_store
@@ -121,6 +132,33 @@ def kafka_handles(number, folder):
         client.close()
 
 
+COORDINATOR = Coordinator(
+    "job",
+    JobSpec(JobModel((ContainerModel("0", (TaskModel("Partition 0", frozenset(), 0),)),)), {}),
+    5.0,
+    ManualClock(),
+)
+
+
+def attempt(number, folder):
+    """A container registers, beats, and is lost."""
+    epoch = COORDINATOR.register("0", AttemptProcess("here", 1, 2, number))
+    for commits in range(3):
+        COORDINATOR.report(ContainerReport("0", epoch, "running", processed=commits))
+    COORDINATOR.status()
+    COORDINATOR.report(ContainerReport("0", epoch, "failed"))
+
+
+def snapshot(number, folder):
+    backup = open_folder((folder / "backup").as_uri(), {}, "job-1", "s", "Partition_0")
+    (folder / "files").mkdir(exist_ok=True)
+    (folder / "files" / "data").write_bytes(b"%d" % number)
+    SnapshotUploader(backup, 1).upload(
+        folder / "files", Marker(StoreIdentity("job-1", "s", 0, "t"), number, number + 1)
+    )
+    assert len(backup.indexes()) == 1
+
+
 LIVES = {
     "container": whole_life(Counting),
     "asynchronous": whole_life(CountingAsync),
@@ -128,6 +166,8 @@ LIVES = {
     "memory": clients_of("samzapy.system.memory:MemorySystemFactory", cluster="twenty"),
     "local": clients_of("samzapy.system.local:LocalSystemFactory", path="{}/log.db"),
     "kafka": kafka_handles,
+    "coordinator": attempt,
+    "snapshot": snapshot,
 }
 
 
@@ -155,6 +195,24 @@ def test_a_life_cycle_leaves_nothing_behind(life, tmp_path, caplog):
     assert not after[0] - before[0]
     assert after[1] - before[1] < SLACK
     assert (after[2], after[3]) == (before[2], before[3])
+
+
+def test_a_reader_of_the_page_gives_back_its_connection(caplog):
+    counts = []
+    with closing(CoordinatorService(COORDINATOR, "token")) as service:
+        for number in range(ROUNDS):
+            reader = HTTPConnection(service.url.removeprefix("http://"), timeout=60)
+            reader.request("GET", "/events", headers={"authorization": "Bearer token"})
+            events = reader.getresponse()
+            assert json.loads(events.readline().removeprefix(b"data: "))["job"] == "job"
+            counts.append(held())
+            for each in (events, reader) if number < ROUNDS - 1 else ():
+                each.close()
+    # The last one was still there when the service ended.
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    events.close(), reader.close()
+    assert not counts[-1][0] - counts[SETTLED][0]
+    assert counts[-1][2:] == counts[SETTLED][2:]
 
 
 def test_twenty_commits_keep_nothing_of_the_changes(caplog):

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient
 
 from samzapy.clock import SYSTEM_CLOCK
@@ -133,6 +134,11 @@ class KafkaCluster:
     def controller(self) -> int:
         """The node that is the active controller, or was the last one."""
         return max(node.quorum() for node in self.nodes.values())[1]
+
+    def elect_preferred(self) -> int:
+        """Have each partition led by its preferred node again; how many leaders have moved. Every node must serve."""
+        results = self._admin.elect_leaders(ElectionType.PREFERRED).result(PATIENCE_S)
+        return sum(error is None for error in results.values())
 
     def quota(self, client_id: str | None, limits: Mapping[str, float | None]) -> None:
         """Limit every client with this id, or every client without a limit of its own (None), until it is lifted (a

@@ -61,6 +61,14 @@ def lose_two(cluster, jobs):
     cluster.start(1, 2)
 
 
+def move_leaders(cluster, jobs):
+    cluster.nodes[1].stop()
+    cluster.start(1)
+    cluster.wait_until_whole()
+    assert cluster.elect_preferred()
+    for_seconds(QUIET_S)
+
+
 def limit(cluster, jobs):
     cluster.quota(OUTSIDE, dict.fromkeys(_LIMITS, 1e9))
     cluster.quota(None, _LIMITS)
@@ -101,6 +109,7 @@ FAULTS = {
     "controller frozen 40 s": Fault(lambda cluster, jobs: freeze(cluster, cluster.controller())),
     "rolling restart": Fault(restart_in_turn, 3),
     "two of three down 120 s": Fault(lose_two, 2),
+    "leaders moved away and back": Fault(move_leaders, 2),
     "client quota": Fault(limit),
     NO_ROOM: Fault(fill_a_disk),
     "one of two jobs frozen 40 s": Fault(freeze_one_job),
