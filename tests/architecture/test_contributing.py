@@ -81,7 +81,7 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
     },
     "Add a metric": {
         "samzapy/container/commit_protocol.py": [
-            ("self._commits =", 'self._toys = settings.metrics.counter("commit", "toys")\n        self._commits =')
+            ("self._commits =", 'self._toys = metrics.counter("commit", "toys")\n        self._commits =')
         ],
         "samzapy/metrics/families.py": [
             ('    "commit": {\n', '    "commit": {\n        "toys": counter("toys", "Toys made."),\n')
