@@ -87,9 +87,8 @@ class SerdeRegistry(Mapping[str, Serde]):
         except SerdeError as cause:
             raise ConfigError([ConfigProblem(key.removesuffix(".class"), None, str(cause))]) from cause
         except Exception as cause:
-            raise ConfigError(
-                [ConfigProblem(key, path, f"cannot be made ({type(cause).__name__}: {cause})")]
-            ) from cause
+            problem = ConfigProblem(key, path, f"cannot be made ({type(cause).__name__}: {cause})")
+            raise ConfigError([problem]) from cause
         if not isinstance(serde, Serde):
             raise ConfigError([ConfigProblem(key, path, "must be a Serde, or a SerdeFactory that makes one")])
         return serde
@@ -97,10 +96,6 @@ class SerdeRegistry(Mapping[str, Serde]):
 
 class TaskSerdes(SerdeRegistry):
     """The serdes of tasks, including the serdes of the user's classes."""
-
-    def takes_types(self, name: str) -> bool:
-        """Whether `of_type` takes the serde of that name."""
-        return takes_types(name, self._classes)
 
     def of_type(self, name: str, kind: Any) -> Serde:
         """A new serde `name` for objects of a class. Raises SerdeError for a class that it cannot decode to."""
@@ -128,20 +123,13 @@ def task_serdes(config: JobConfig) -> TaskSerdes:
         except SerdeError as cause:
             problems.append(ConfigProblem(key, path, str(cause)))
             continue
-        if (key, name, path) in of_stores and key.endswith(".key.type"):
-            message = _unfit_for_keys(serde)
-            if message:
-                problems.append(ConfigProblem(key, path, message))
+        of_keys = (key, name, path) in of_stores and key.endswith(".key.type")
+        if of_keys and isinstance(serde, TypedSerde) and holds_sets(serde.object_type):
+            message = "a store's key must have the same bytes in every process, and a set has not: take a sorted tuple"
+            problems.append(ConfigProblem(key, path, message))
     if problems:
         raise ConfigError(problems)
     return serdes
-
-
-def _unfit_for_keys(serde: Serde) -> str | None:
-    """Why a store cannot have a class for its keys; None if it can."""
-    if isinstance(serde, TypedSerde) and holds_sets(serde.object_type):
-        return "a store's key must have the same bytes in every process, and a set has not: take a sorted tuple"
-    return None
 
 
 def serde_registry(config: JobConfig | Mapping[str, str]) -> SerdeRegistry:
@@ -325,6 +313,6 @@ class StreamSerdes:
     def _serde(self, stream: SystemStream, part: str, name: str | None, path: str | None, named: Any) -> Serde | None:
         if name is None:
             return None
-        if path is None and named is not None and self._serdes.takes_types(name):
+        if path is None and named is not None and takes_types(name, self._config.serdes):
             return serde_at(self._serdes.of_type(name, named), stream.stream, part)
         return serde_at(self._serdes[typed_name(name, path)], stream.stream, part)

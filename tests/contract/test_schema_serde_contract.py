@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
+import re
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -310,10 +311,22 @@ def test_an_outage_of_the_registry_at_a_new_schema_ends_when_it_answers():
         assert [each.message for each in Decoder(None, reader).decode(batch, 0)] == [PLAIN]
 
 
-def test_a_ref_of_a_json_schema_that_leads_nowhere_is_an_error_with_the_remedy(url):
-    made = serde(CASES[1]._replace(schema={"$ref": "user.json"}), url, auto_register="true").at("sales", "value")
-    with pytest.raises(SerdeError, match=r"\$ref 'user\.json' leads nowhere; register the schema with its references"):
-        made.to_bytes({})
+DEEP = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"items": {"$ref": "#/$defs/c"}}}, "$ref": "#/$defs/a"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "lost"),
+    [
+        ({"properties": {"by": {"$ref": "user.json"}}}, "user.json"),
+        ({"allOf": [{"items": {"$dynamicRef": "#node"}}]}, "#node"),
+        (DEEP, "#/$defs/c"),
+    ],
+)
+def test_a_ref_of_a_json_schema_that_leads_nowhere_is_refused_at_start(url, schema, lost):
+    made = serde(CASES[1]._replace(schema=schema), url, auto_register="true").at("sales", "value")
+    for writing in (True, False):
+        with pytest.raises(SerdeError, match=re.escape(f"$ref {lost!r} leads nowhere; register the schema with its")):
+            made.ready(writing=writing)
 
 
 def test_imports_of_a_protobuf_file_are_references(url):

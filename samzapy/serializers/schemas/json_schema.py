@@ -30,10 +30,6 @@ def _document(value: Any, body: bytes) -> Any:
     return from_json(body) if NULL in body else value
 
 
-def _unchecked(value: Any) -> None:
-    """Accepts every value."""
-
-
 class JsonSchemaSerde(SchemaSerde):
     """JSON with a registered schema: values of JSON, or objects of a class.
 
@@ -67,40 +63,40 @@ class JsonSchemaSerde(SchemaSerde):
 
     def _writing(self, encode: Callable[[Any], bytes], document: Callable[[Any, bytes], Any]) -> Callable[[Any], bytes]:
         head = b""
-        check: Check = _unchecked
+        check: Check | None = None
 
         def to_bytes(value: Any) -> bytes:
             nonlocal head, check
             if not head:
                 known = self._written()
-                check = self._prepare(known, writing=True) if self._settings.validate else _unchecked
+                check = self._prepare(known, writing=True) if self._settings.validate else None
                 head = frame(known.id)
             body = encode(value)
-            if check is not _unchecked:
+            if check is not None:
                 check(document(value, body))
             return head + body
 
         return to_bytes
 
     def _reading(self, decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-        known: dict[bytes, Check] = {}
+        known: dict[bytes, Check | None] = {}
         plain = decode is from_json
 
         def from_bytes(data: bytes) -> Any:
-            check = known.get(data[:FRAME])
-            if check is None:
-                check = known[data[:FRAME]] = self._check_of(id_in(self.name, data))
-            body = data[FRAME:]
+            head, body = data[:FRAME], data[FRAME:]
+            if head not in known:
+                known[head] = self._check_of(id_in(self.name, data))
+            check = known[head]
             value = decode(body)
-            if check is not _unchecked:
+            if check is not None:
                 check(value if plain else from_json(body))
             return value
 
         return from_bytes
 
-    def _check_of(self, schema_id: int) -> Check:
+    def _check_of(self, schema_id: int) -> Check | None:
         if not self._settings.validate:
-            return _unchecked
+            return None
         return self._prepare(self._own() or self._registry.schema_of(schema_id), writing=False)
 
     def _prepare(self, known: KnownSchema, *, writing: bool) -> Check:
@@ -117,13 +113,14 @@ class JsonSchemaSerde(SchemaSerde):
             reason = cause.message if isinstance(cause, SchemaError) else cause
             raise SerdeError(f"json-schema serde: {known} is no JSON Schema ({reason})") from cause
 
+        lost = _lost_reference(Resource.from_contents(schema, DRAFT202012), documents)
+        if lost is not None:
+            advice = "register the schema with its references, and leave it out of the job file"
+            raise SerdeError(f"json-schema serde: {known}: $ref {lost!r} leads nowhere; {advice}")
+
         def check(value: Any) -> None:
-            try:
-                if not validator.is_valid(value):
-                    raise SerdeError(f"json-schema serde: {known}: {_reason(best_match(validator.iter_errors(value)))}")
-            except Unresolvable as cause:
-                advice = "register the schema with its references, and leave it out of the job file"
-                raise SerdeError(f"json-schema serde: {known}: $ref {cause.ref!r} leads nowhere; {advice}") from cause
+            if not validator.is_valid(value):
+                raise SerdeError(f"json-schema serde: {known}: {_reason(best_match(validator.iter_errors(value)))}")
 
         return check
 
@@ -133,6 +130,26 @@ class JsonSchemaSerde(SchemaSerde):
 
     def check(self, value: Any) -> None:
         check_numbers(value)
+
+
+def _lost_reference(schema: Any, documents: Documents[Any]) -> str | None:
+    """A reference in a schema, or in what it refers to, that leads nowhere; None if there is none."""
+    waiting, seen = [(schema, documents.resolver_with_root(schema))], set()
+    while waiting:
+        part, resolver = waiting.pop()
+        if not isinstance(part.contents, dict) or id(part.contents) in seen:
+            continue
+        seen.add(id(part.contents))
+        for reference in filter(None, map(part.contents.get, ("$ref", "$dynamicRef", "$recursiveRef"))):
+            # jsonschema knows its own schemas by itself.
+            if isinstance(reference, str) and "://json-schema.org/" not in reference:
+                try:
+                    result = resolver.lookup(reference)
+                except Unresolvable:
+                    return reference
+                waiting.append((Resource.from_contents(result.contents, DRAFT202012), result.resolver))
+        waiting += [(item, resolver.in_subresource(item)) for item in part.subresources()]
+    return None
 
 
 def _reason(found: ValidationError | None) -> str:

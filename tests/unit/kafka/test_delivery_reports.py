@@ -64,25 +64,11 @@ def test_a_failure_is_found_behind_and_before_successes():
     assert [item.error.code() for item in reports.failures()] == [KafkaError._TIMED_OUT]
 
 
-def test_a_partition_with_failures_only_is_found():
-    reports = queue_of(Client())
-    reports.report("t", 0)(KafkaError(KafkaError._TIMED_OUT), FAILED)
-    assert len(list(reports.failures())) == 1
-
-
 def test_records_whose_partition_is_chosen_elsewhere_have_no_last_offset():
     reports = queue_of(Client())
     report = reports.report("t", None)
     for offset, partition in ((1, 0), (7, 1), (2, 0)):
         report(None, Delivered(offset, partition))
-    assert list(reports.failures()) == []
-    assert reports.settle() == {}
-
-
-def test_clearing_forgets_reports():
-    reports = queue_of(Client())
-    reports.report("t", 0)(KafkaError(KafkaError._PURGE_QUEUE), FAILED)
-    reports.clear()
     assert list(reports.failures()) == []
     assert reports.settle() == {}
 
