@@ -212,7 +212,7 @@ class Store:
         self.result = RestoreResult(
             self.spec.config.name, records, seconds, source or "nothing", self.files.reason, size
         )
-        logger.info("%s", self)
+        logger.debug("%s", self)
 
     def refuse(self, reason: object) -> None:
         """Become REFUSED. Files that the task has used are set aside at the close."""

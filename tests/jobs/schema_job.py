@@ -53,7 +53,6 @@ def message_class(*fields: tuple[str, int], name: str = "Order", inner: Any = No
 
 STRING, INT64 = 9, 3
 OrderMessage = message_class(("user", STRING), ("amount", INT64))
-OrderMessageNext = message_class(("user", STRING), ("amount", INT64), ("city", STRING))
 
 
 def registry_keys(name: str, url: str, schema: object = None, **settings: str) -> dict[str, str]:

@@ -181,18 +181,9 @@ def with_sparks_defaults(config: JobConfig) -> JobConfig:
 
 
 def coordinator_host(spark: SparkConfig, master: Master) -> str:
-    """The address at which executors reach the coordinator, never a wildcard.
-
-    It is the first known one of:
-
-    1. `job.spark.coordinator.host`
-    2. loopback, for a master on this machine
-    3. `spark.driver.host`
-    4. the address of this machine's own name, unless that is loopback
-    5. the address from which this machine connects to the master
-
-    Raises EnvironmentFailure if none is known.
-    """
+    """The address at which executors reach the coordinator: `job.spark.coordinator.host`, loopback for a master on this
+    machine, `spark.driver.host`, the address of this machine's name unless that is loopback, or the address from which
+    this machine connects to the master. Raises EnvironmentFailure if none is known."""
     if spark.coordinator_host:
         return spark.coordinator_host
     if master.on_this_machine:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -50,12 +51,9 @@ from samzapy.runner.spark.master import (
 )
 from samzapy.runner.spark.user_code import shipped_files
 
-#: Set by `spark-submit` for the programs that it starts.
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
-#: Whether pyspark gives each Python thread a JVM thread of its own. Spark ties job groups and tags to JVM threads.
-_PINNED = "PYSPARK_PIN_THREAD"
 #: Settings of a session that would break a guarantee. Reused workers do no harm: no other job gets the run's workers.
 _NEEDED = ("spark.speculation", "spark.python.use.daemon")
+_MASTER_S = 5.0
 
 
 class SparkSource(ABC):
@@ -76,12 +74,28 @@ class SparkSource(ABC):
         answers. Raises EnvironmentFailure, ConfigError."""
 
 
+def _silence(place: str) -> str:
+    """Why no master answers there; nothing if one does. Spark itself would wait for more than a minute."""
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _MASTER_S).close()
+    except (OSError, ValueError, OverflowError) as cause:
+        return f"{place}: {getattr(cause, 'strerror', None) or cause}"
+    return ""
+
+
 @final
 class OwnSpark(SparkSource):
     """A Spark that starts and ends with the run."""
 
     def check(self, config: JobConfig) -> None:
         find_java(SPARK)
+        places = (config.spark.master or "").partition("spark://")[2]
+        if places:
+            reasons = list(map(_silence, places.split(",")))
+            if all(reasons):
+                found = ", ".join(reasons)
+                raise EnvironmentFailure(f"{KEY}: no Spark master answers ({found}); start it, or correct the address")
 
     def fit(self, config: JobConfig) -> JobConfig:
         """The job with the defaults of Spark that samzapy itself uses. Raises ConfigError, EnvironmentFailure."""
@@ -162,7 +176,8 @@ def spark_source(session: object = None) -> SparkSource:
     active = SparkContext._active_spark_context  # noqa: SLF001  # not offered without making one
     if active is not None:
         return SessionSpark(active)
-    if SparkContext._gateway is not None or _SUBMITTED in os.environ:  # noqa: SLF001
+    # `spark-submit` sets the variable for the programs that it starts.
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001
         return SubmittedSpark()
     return OwnSpark()
 
@@ -197,10 +212,11 @@ def _fitted(
         for key in _NEEDED
         if settings.get(key, FIXED[key][0]).strip().lower() != FIXED[key][0]
     ]
-    pinned = os.environ.get(_PINNED, "true")
+    # Whether pyspark gives each Python thread a JVM thread of its own, to which Spark ties job groups and tags.
+    pinned = os.environ.get("PYSPARK_PIN_THREAD", "true")
     if pinned.strip().lower() != "true":
         reason = "a container's job group and tag would stay on connections that other jobs of the process use"
-        problems.append(ConfigProblem(f"spark: {_PINNED}", pinned, f"must be true: {reason}"))
+        problems.append(ConfigProblem("spark: PYSPARK_PIN_THREAD", pinned, f"must be true: {reason}"))
     if problems:
         raise ConfigError(problems)
     given = config.spark.master
@@ -257,12 +273,7 @@ class GivenJvm:
     def kill(self) -> None:
         """Do nothing: it goes on."""
 
-    def close(self) -> None:
-        """Do nothing: it goes on."""
-
-
-#: The environment variable with the name of a run. Several runs may have the same token.
-_RUN = "SAMZAPY_RUN"
+    close = kill
 
 
 @final
@@ -273,7 +284,8 @@ class SharedApplication(SparkApplication):
         """Only the workers of this run get `token` and `shipped`, the names of the run's shipped files."""
         super().__init__(GivenJvm(context), context, master)
         self._tag = f"samzapy-{uuid4().hex}"
-        self._variables = {_RUN: self._tag, TOKEN: token}
+        # Several runs may have the same token.
+        self._variables = {"SAMZAPY_RUN": self._tag, TOKEN: token}
         self._shipped = [name for name in shipped if name.endswith(SparkContext.PACKAGE_EXTENSIONS)]
 
     def collect(self, tasks: Any) -> object:
@@ -304,8 +316,6 @@ class SharedApplication(SparkApplication):
 
     def close(self) -> None:
         """Cancel the remaining jobs of the run."""
-        try:
+        with suppress(Py4JError, OSError):  # the JVM may just have ended, and the jobs with it
             if self.alive:
                 self.context.cancelJobsWithTag(self._tag)
-        except (Py4JError, OSError):
-            return  # the JVM has just ended, and the jobs with it

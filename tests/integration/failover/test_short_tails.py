@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 JOB = page_view_job("tails")
 #: A commit after every slice of messages, of which there are at most so many.
 COMMITS = "stores.counts.object.cache.size=0\nstores.counts.uncommitted.max.bytes=1\n"
-SLICE = 256
 VIEWS = 4_000
 
 

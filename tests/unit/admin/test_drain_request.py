@@ -101,11 +101,6 @@ def fail(config, prepared, meanwhile=lambda: None):
         raise JobFailed("container 0 has failed")
 
 
-def noted_end(config):
-    with closing(job_clients(config, "test")) as clients:
-        return manager_for(config, clients).read_record(JobRecord.ENDED).newest
-
-
 def test_a_run_that_fails_in_a_process_that_lives_on_is_not_waited_for(config):
     prepared = prepare(config)
     run = ask_to_drain(config)

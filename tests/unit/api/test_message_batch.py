@@ -255,13 +255,6 @@ def test_enums_and_ids_have_the_columns_of_their_json_and_durations_their_own():
     assert batch_of(THING).to_pandas()["colour"].tolist() == ["red"]
 
 
-@dataclass
-class Piece:
-    colour: Colour
-    id: UUID
-    span: timedelta
-
-
 def test_keys_may_be_enums():
     assert batch_of("x", "y", keys=[Colour.RED, None]).to_arrow()["key"].to_pylist() == ["red", None]
 

@@ -146,7 +146,7 @@ def test_a_store_prints_its_state_on_its_way(rig, caplog):
     opened = opener.open([StoreOwner("Partition 0", 0)])
     store = opened[0]["s"]
     assert str(store) == "Store Partition 0/s OPENED: nothing"
-    with caplog.at_level("INFO"):
+    with caplog.at_level("DEBUG"):
         (stores,) = opener.restore(opened, lambda _: rig._factory.consumer(rig._settings, "test"))
     assert store.state is StoreState.READY
     assert "Store Partition 0/s READY: changelog, 1 records in" in caplog.text

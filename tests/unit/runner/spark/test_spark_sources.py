@@ -1,5 +1,7 @@
 """The Spark of a run, where there is one already; without a JVM."""
 
+import re
+import socket
 import sys
 import zipfile
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError
+from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark import sources
 from samzapy.runner.spark.master import Master, coordinator_host
@@ -262,3 +264,12 @@ def test_a_program_notices_the_end_of_the_jvm_that_has_started_it_and_not_that_o
     answers.append(False)
     assert jvm.alive
     assert not jvm.alive
+
+
+def test_a_standalone_master_that_does_not_answer_is_named_with_its_reason():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        there = f"127.0.0.1:{listening.getsockname()[1]}"
+        OwnSpark().check(load_job({**JOB, "job.spark.master": f"spark://127.0.0.1:1,{there}"}))
+    nobody = r"job.spark.master: no Spark master answers \(127.0.0.1:1: Connection refused, " + re.escape(there)
+    with pytest.raises(EnvironmentFailure, match=nobody):
+        OwnSpark().check(load_job({**JOB, "job.spark.master": f"spark://127.0.0.1:1,{there}"}))
