@@ -101,7 +101,7 @@ def test_a_lease_that_is_lost_during_a_commit_writes_no_checkpoint(tmp_path, gua
     def lose(_):
         before.append(checkpoint(job))
         coordinator.register("0")
-        container._current._heartbeat._tell()
+        container._current._heartbeat._send()
 
     arm(step, 2, lose)
     with pytest.raises(TaskMigrated):
@@ -120,7 +120,7 @@ def test_without_transactions_a_lease_lost_in_commit_writes_no_checkpoint(tmp_pa
 
     def lose(_):
         coordinator.register("0")
-        container._current._heartbeat._tell()
+        container._current._heartbeat._send()
 
     arm(step, 2, lose)
     with pytest.raises(TaskMigrated):
