@@ -127,8 +127,8 @@ class ErrorKeys:
     serialize: ErrorPolicy = key("task.error.serialize.policy", _POLICY_ONCE, _FAIL, shown="fail")
     """What happens to an output that does not encode; as for deserialize."""
     produce: ErrorPolicy = key("task.error.produce.policy", _POLICY, _FAIL, shown="fail")
-    """What happens to an output that is too large for its stream (skip, dead-letter), or to a send that failed
-    (retry); as for process."""
+    """What happens to an output that its stream refuses (skip, dead-letter), or to a send that failed (retry); as for
+    process."""
     dead_letters: str | None = key(DEAD_LETTERS, TEXT, None)
     """The stream of dead letters: `system.stream`, or a stream's id. It must exist."""
     ignored: tuple[str, ...] = key(IGNORED, LIST, ())

@@ -271,7 +271,7 @@ def _check_waits(
     if produce.then is not Action.FAIL:
         where = skipping_key(reader.values, Stage.PRODUCE)
         reader.warn(
-            f"{where}: only records that are too large are skipped; any other failed send repeats the work "
+            f"{where}: only records that their stream refuses are skipped; any other failed send repeats the work "
             "since the last commit"
         )
     if produce.retries and guarantee is Guarantee.AT_MOST_ONCE:

@@ -28,7 +28,7 @@ from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark
 from samzapy.container.tasks.synchronous import Process, ProcessBatch, Processing, as_batch
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import RecordTooLarge, SerdeError
+from samzapy.errors import RecordRefused, SerdeError
 
 
 class TolerantProcessing(Processing):
@@ -202,7 +202,7 @@ class HalvingProcessing(BatchProcessing):
         failure = self._call(part)
         if failure is None and not self._collector.undecided:
             return ()
-        undecided = self._collector.undecided and isinstance(failure, (SerdeError, RecordTooLarge))
+        undecided = self._collector.undecided and isinstance(failure, (SerdeError, RecordRefused))
         if failure is not None and not undecided and not is_about_its_message(failure):
             self._task.raise_failure(part, failure)
         self._undo(part, before)

@@ -23,11 +23,11 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.user_failures import DeadLetters, handled_failure
+from samzapy.container.errors.user_failures import DeadLetters, failure_of
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
-from samzapy.container.outputs.producers import size_of
+from samzapy.container.outputs.producers import RecordLimit
 from samzapy.errors import RecordTooLarge, SamzapyError, SerdeError, StoreRefused
 from samzapy.job.lease import UserFailure
 from samzapy.storage.kv.codec import entry_list, entry_mapping, key_list
@@ -79,7 +79,7 @@ class Recovery:
         self._task_name = task_name
         self._errors = errors
         self._pause = pause
-        self._clock = clock
+        self.clock = clock
         self._last = last
         self._letters = letters
         self._counts = {
@@ -155,7 +155,7 @@ class Recovery:
 
     def _note(self, stage: Stage, what: str, failure: BaseException, doing: str) -> None:
         self._counts[stage, what].count += 1
-        kind, now = (stage, what), self._clock.monotonic()
+        kind, now = (stage, what), self.clock.monotonic()
         if now < self._next_line.get(kind, now):
             self._left_out[kind] = self._left_out.get(kind, 0) + 1
             return
@@ -172,7 +172,8 @@ class Recovery:
             f" (and {more} more like it since the last line)" if more else "",
             exc_info=failure,
         )
-        self._last.failure = handled_failure(self._task_name, where, self.input, failure)
+        span = self.input and (str(self.input.ssp), self.input.offset, self.input.offset)
+        self._last.failure = failure_of(failure, self._task_name, where, span)
 
 
 class RetryInterrupted(SamzapyError):
@@ -247,7 +248,7 @@ class TolerantCollector(BufferingCollector):
 
 
 class CheckingCollector(TolerantCollector):
-    """Asks the policy about outputs that are too large for their stream, before a producer sees them and is poisoned. A
+    """Asks the policy about outputs that their stream would refuse, before a producer sees them and is poisoned. A
     record's size is the size of its key, value and headers; the overhead of a system's own format is not counted."""
 
     __slots__ = ("_limit_of", "_limits")
@@ -259,12 +260,12 @@ class CheckingCollector(TolerantCollector):
         control: ControlRecords,
         outbox: Outbox,
         recovery: Recovery,
-        limit_of: Callable[[SystemStream], int | None],
+        limit_of: Callable[[SystemStream], RecordLimit],
     ) -> None:
-        """`limit_of` gives the bytes of the largest record of a stream, None as long as it has none."""
+        """`limit_of` gives what a stream takes; called again as long as no size is known."""
         super().__init__(serdes_of, producer_of, control, outbox, recovery)
         self._limit_of = limit_of
-        self._limits: dict[SystemStream, int] = {}
+        self._limits: dict[SystemStream, RecordLimit] = {}
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
         if not isinstance(envelope, OutgoingMessageEnvelope):
@@ -275,15 +276,14 @@ class CheckingCollector(TolerantCollector):
         super().send(envelope)
         if len(records) == before or records[-1].stream != stream.stream:
             return  # it did not serialize
-        limit, size = self._limits.get(stream) or self._limit_of(stream), size_of(records[-1])
-        if limit is None:
-            return
-        self._limits[stream] = limit
-        if size <= limit:
+        limit = self._limits.get(stream) or self._limit_of(stream)
+        if limit.record_bytes is not None:
+            self._limits[stream] = limit
+        refusal = limit.refusal(stream, records[-1], self.recovery.clock)  # type: ignore[arg-type]
+        if refusal is None:
             return
         records.pop()
         self._undecided = self._several
-        refusal = RecordTooLarge(str(stream), size, limit)
         if self._several or not self.recovery.give_up(Stage.PRODUCE, refusal):
             raise refusal
 
@@ -319,10 +319,6 @@ class UndoJournal:
     def __init__(self) -> None:
         self._before: list[tuple[Store, Any, Any]] = []
         self._noting = False
-
-    @property
-    def size(self) -> int:
-        return len(self._before)
 
     def watching(self, stores: Mapping[str, StoreLayer[Any, Any]]) -> dict[str, StoreLayer[Any, Any]]:
         return {name: JournaledStore(name, store, self) for name, store in stores.items()}

@@ -24,7 +24,7 @@ from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
 from samzapy.container.outputs.output_ids import OutputIds
-from samzapy.container.outputs.producers import size_of
+from samzapy.container.outputs.producers import RecordLimit, size_of
 from samzapy.errors import FailedCall, RecordTooLarge, SamzapyError, SerdeError, StoreRefused, TaskFailed
 from samzapy.job.lease import LONGEST_LINE, LONGEST_TRACEBACK, UserFailure
 from samzapy.plugins import is_installed
@@ -64,28 +64,13 @@ def user_failure(error: BaseException) -> UserFailure | None:
     call = error.call if isinstance(error, SamzapyError) else None
     if call is None:
         return None
-    cause = error.__cause__ or error
-    partition, first, last = call.span or ("", -1, -1)
-    return UserFailure(
-        type(cause).__name__,
-        one_line(cause),
-        call.task,
-        call.where,
-        user_line(cause),
-        whole_traceback(cause),
-        partition,
-        first,
-        last,
-    )
+    return failure_of(error.__cause__ or error, call.task, call.where, call.span)
 
 
-def handled_failure(
-    task: str, where: str, envelope: IncomingMessageEnvelope | None, failure: BaseException
-) -> UserFailure:
-    """A failure that a policy has handled, of the message `envelope` (None: of none)."""
-    partition, offset = ("", -1) if envelope is None else (str(envelope.ssp), envelope.offset)
-    about = type(failure).__name__, one_line(failure), task, where
-    return UserFailure(*about, user_line(failure), whole_traceback(failure), partition, offset, offset)
+def failure_of(cause: BaseException, task: str, where: str, span: tuple[str, int, int] | None) -> UserFailure:
+    """`cause` for people. `span`: the partition, first and last offset of its messages, None for no message."""
+    about = type(cause).__name__, one_line(cause), task, where
+    return UserFailure(*about, user_line(cause), whole_traceback(cause), *(span or ("", -1, -1)))
 
 
 def _is_ours(filename: str) -> bool:
@@ -127,7 +112,7 @@ class DeadLetters:
     If the letter is larger than its stream takes, the traceback is cut as much as needed. The policy of `produce`
     decides about one that is still too large.
 
-    The letter about an output that does not serialize, or is too large, carries the input of that output. Outputs of
+    The letter about an output that does not serialize, or is refused, carries the input of that output. Outputs of
     `window` or `on_end_of_stream` come from no input: their letters have no key, value or position.
     """
 
@@ -138,11 +123,11 @@ class DeadLetters:
         raw: Callable[[SystemStreamPartition, int], Pair],
         clock: Clock,
         deliver: Callable[[str, OutgoingRecord], None],
-        limit_of: Callable[[SystemStream], int | None],
+        limit_of: Callable[[SystemStream], RecordLimit],
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        """`deliver` takes a letter for a system. `limit_of` gives the bytes of a stream's largest record; called once.
+        """`deliver` takes a letter for a system. `limit_of` gives what a stream takes; called once.
         With `ids` letters carry ids, of another kind than the task's outputs."""
         self._deliver = deliver
         self.stream = stream
@@ -158,7 +143,7 @@ class DeadLetters:
         """Write the letter about `envelope` (None: no input), its `number`-th; under ids no two have the same id.
         Raises RecordTooLarge for a letter that its stream would refuse for the size of the input."""
         letter = self._letter(stage, failure, envelope, number)
-        if (limit := self._limit_of(self.stream)) is not None:
+        if (limit := self._limit_of(self.stream).record_bytes) is not None:
             if (excess := size_of(letter) - limit + _ENVELOPE_BYTES) > 0:
                 *headers, (name, text) = letter.headers or ()  # the traceback is the last one
                 letter = letter._replace(headers=[*headers, (name, (text or b"")[excess:])])
@@ -188,7 +173,8 @@ class DeadLetters:
         if envelope is not None:
             ssp = envelope.ssp
             about |= {"topic": ssp.stream, "partition": str(ssp.partition), "offset": str(envelope.offset)}
-            key, value = self._bytes(stage, envelope)
+            undecoded = stage is Stage.DESERIALIZE
+            key, value = (envelope.key, envelope.message) if undecoded else self._raw(ssp, envelope.offset)
             original = envelope.headers or ()
         headers = [*original, *((PREFIX + name, text.encode(errors="replace")) for name, text in about.items())]
         place: bytes | None = None
@@ -199,11 +185,6 @@ class DeadLetters:
                 place = b"%d:%d" % (envelope.offset, number)  # a repeated letter belongs where the first one went
         headers.append((PREFIX + "traceback", whole_traceback(failure).encode(errors="replace")))
         return OutgoingRecord(self.stream.stream, key, value, partition_key=place, headers=headers)
-
-    def _bytes(self, stage: Stage, envelope: IncomingMessageEnvelope) -> Pair:
-        if stage is Stage.DESERIALIZE:
-            return envelope.key, envelope.message
-        return self._raw(envelope.ssp, envelope.offset)
 
 
 #: Awaits the value that a call has returned, and gives its result.

@@ -19,12 +19,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from samzapy.api.context import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import ColumnProducer, OutgoingColumns, OutgoingRecord, SystemProducer, send_columns
+from samzapy.clock import Clock
 from samzapy.config.guarantee_warnings import GUARANTEE
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, RecordRefused, RecordTooLarge
 from samzapy.system.clients import SystemClients, limits_of
 
 
@@ -190,24 +192,55 @@ class CountingProducer(ForwardingProducer):
         self._counter.count += columns.size
 
 
-def record_limit(clients: SystemClients, stream: SystemStream) -> int | None:
-    """The bytes of the largest record that a stream takes, None if there is no limit; asks the system.
+class RecordLimit(NamedTuple):
+    """What a stream takes: records of `record_bytes` at most, with a key if `keyed`, and with time stamps from
+    `before_ms` before now to `after_ms` after it. None: no limit."""
 
-    It is the smaller of the limits of the producer and of the stream, or of the system where the stream does not exist.
-    If the producer compresses, only its own limit is one of records as they are here: the other is for compressed
-    batches.
+    record_bytes: int | None
+    keyed: bool
+    before_ms: int | None
+    after_ms: int | None
+
+    def refusal(self, stream: SystemStream, record: OutgoingRecord, clock: Clock) -> RecordRefused | None:
+        """The error for a record that the stream would refuse, None for one that it takes."""
+        size = size_of(record)
+        if self.record_bytes is not None and size > self.record_bytes:
+            return RecordTooLarge(str(stream), size, self.record_bytes)
+        if self.keyed and record.key is None:
+            return RecordRefused(f"{stream}: a record of a compacted stream needs a key, got None")
+        if record.timestamp is None:
+            return None
+        ahead_ms = record.timestamp - clock.wall_ms()
+        for which, limit_ms, distance_ms in (("before", self.before_ms, -ahead_ms), ("after", self.after_ms, ahead_ms)):
+            if limit_ms is not None and distance_ms > limit_ms:
+                allowed = f"{distance_ms:,} ms {which} now > message.timestamp.{which}.max.ms {limit_ms:,}"
+                return RecordRefused(f"{stream}: record with the time stamp {record.timestamp}, {allowed}")
+        return None
+
+
+def record_limit(clients: SystemClients, stream: SystemStream) -> RecordLimit:
+    """What a stream takes; asks the system.
+
+    The largest record is the smaller of the limits of the producer and of the stream, or of the system where the stream
+    does not exist. If the producer compresses, only its own limit is one of records as they are here: the other is for
+    compressed batches.
     """
-    traits = clients.traits(stream.system)
-    if traits.compresses:
-        return traits.max_record_bytes
-    admin = clients.admin(stream.system)
+    traits, admin = clients.traits(stream.system), clients.admin(stream.system)
     description = admin.describe(stream.stream)
-    if description is None or description.hidden:
-        own = limits_of(admin).record_bytes
-    else:
-        text = description.config.get("max.message.bytes", "")
-        own = int(text) if text.isdigit() else None
-    return min((limit for limit in (traits.max_record_bytes, own) if limit is not None), default=None)
+    settings = {} if description is None else description.config
+
+    def whole(name: str) -> int | None:
+        text = settings.get(name, "")
+        return int(text) if text.isdigit() else None
+
+    least = traits.max_record_bytes
+    if not traits.compresses:
+        own = whole("max.message.bytes") if settings else limits_of(admin).record_bytes
+        least = min((limit for limit in (least, own) if limit is not None), default=None)
+    keyed = "compact" in settings.get("cleanup.policy", "")
+    if settings.get("message.timestamp.type") == "LogAppendTime":  # the broker's own time counts
+        return RecordLimit(least, keyed, None, None)
+    return RecordLimit(least, keyed, *(whole(f"message.timestamp.{which}.max.ms") for which in ("before", "after")))
 
 
 def size_of(record: OutgoingRecord | OutgoingColumns) -> int:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samzapy.api.collector import ControlMessage, MessageCollector
@@ -167,11 +166,6 @@ class WaitingMessages:
     @property
     def repeating(self) -> int:
         return len(self._repetitions)
-
-    @property
-    def repeats_at(self) -> float:
-        """The time of the first repetition; infinity for none."""
-        return min((at for at, _ in self._repetitions), default=inf)
 
     def accept(self, work: Work) -> None:
         key = work.envelope.key

@@ -108,26 +108,6 @@ def test_effectively_once_nothing_overtakes_a_record_that_is_refused(
     assert count(kafka_settings, kafka_admin, topic) == 10
 
 
-def test_the_policy_decides_about_a_record_that_its_stream_finds_too_large(kafka_settings, kafka_admin, unique_topic):
-    metrics, stream = Registry(), SystemStream("kafka", unique_topic())
-    kafka_admin.create(StreamSpec(stream.stream, 1, {"max.message.bytes": str(LIMIT)}))
-    skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
-    recovery = Recovery("t", skipping, metrics, lambda _: None, SYSTEM_CLOCK, None, LastFailure())
-    # Only the broker has a limit that matters.
-    settings = replace(kafka_settings, producer={"message.max.bytes": "9000000"})
-    with closing(SystemClients({"kafka": settings}, system_factory, "test")) as clients:
-        limit_of = partial(record_limit, clients)
-        collector = CheckingCollector(
-            lambda _: (None, None), clients.producer, lambda *_: (), Outbox(), recovery, limit_of
-        )
-        for size in (10, 2 * LIMIT):
-            collector.send(OutgoingMessageEnvelope(stream, b"x" * size))
-        collector.hand_over()
-        clients.producer("kafka").flush()
-    assert metrics.counter("errors", "produce.skipped").count == 1
-    assert count(kafka_settings, kafka_admin, stream.stream) == 1
-
-
 REFUSED = {
     "a time far ahead": (
         OutgoingRecord("", b"k", b"v", 0, timestamp=2**53),
@@ -140,6 +120,29 @@ REFUSED = {
         "in a compacted topic each needs a key",
     ),
 }
+
+
+@pytest.mark.parametrize("what", ["a size", *REFUSED])
+def test_the_policy_decides_about_what_the_broker_would_refuse(kafka_settings, kafka_admin, unique_topic, what):
+    large = OutgoingRecord("", b"k", b"x" * 2 * LIMIT), {"max.message.bytes": str(LIMIT)}
+    record, config, *_ = REFUSED.get(what, large)
+    metrics, stream = Registry(), SystemStream("kafka", unique_topic())
+    kafka_admin.create(StreamSpec(stream.stream, 1, config))
+    skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
+    recovery = Recovery("t", skipping, metrics, lambda _: None, SYSTEM_CLOCK, None, LastFailure())
+    # Only the broker has a limit that matters.
+    settings = replace(kafka_settings, producer={"message.max.bytes": "9000000"})
+    with closing(SystemClients({"kafka": settings}, system_factory, "test")) as clients:
+        limit_of = partial(record_limit, clients)
+        collector = CheckingCollector(
+            lambda _: (None, None), clients.producer, lambda *_: (), Outbox(), recovery, limit_of
+        )
+        collector.send(OutgoingMessageEnvelope(stream, b"good", b"k", timestamp=SYSTEM_CLOCK.wall_ms() + 60_000))
+        collector.send(OutgoingMessageEnvelope(stream, record.value, record.key, timestamp=record.timestamp))
+        collector.hand_over()
+        clients.producer("kafka").flush()
+    assert metrics.counter("errors", "produce.skipped").count == 1
+    assert count(kafka_settings, kafka_admin, stream.stream) == 1
 
 
 @pytest.mark.parametrize("transactional", [False, True])

@@ -141,4 +141,4 @@ def test_a_dead_letter_stream_that_nobody_writes_to_is_warned_of(load):
 )
 def test_what_the_produce_policy_does_not_cover_is_said(load, key, value):
     (warning,) = load({key: value}).warnings
-    assert warning.startswith(f"{key}: only records that are too large are skipped; ")
+    assert warning.startswith(f"{key}: only records that their stream refuses are skipped; ")

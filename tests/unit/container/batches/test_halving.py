@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jobs.ledgers import JOB, OUT
-from jobs.memory_job import OUT as MEMORY_OUT
 from jobs.memory_job import MemoryJob
 
-from samzapy import BatchTask, InitableTask
+from samzapy import BatchTask, InitableTask, SystemStream
+from samzapy.api.system import StreamSpec
 from samzapy.errors import RecordTooLarge, SerdeError, StoreRefused
 from samzapy.sinks.sql import SqlSink
 from samzapy.testing import TaskTestDriver
@@ -156,15 +156,19 @@ class InPlaceTask(BatchTask, InitableTask):
             held = self.counts.get(envelope.key) or {"count": 0}
             held["count"] += 1
             self.counts.put(envelope.key, held)
-        outputs = {"unserializable": object(), "huge": "x" * 2_000_000}
+        outputs = {"odd": object(), "huge": "x" * 2_000_000}
         messages = [message["id"] for message in batch.messages]
-        collector.send_batch(MEMORY_OUT, batch.keys, [outputs.get(message, message) for message in messages])
+        keys = [None if message == "keyless" else "a" for message in messages]
+        collector.send_batch(
+            SystemStream("mem", "table"), keys, [outputs.get(message, message) for message in messages]
+        )
 
 
-@pytest.mark.parametrize(("stage", "bad"), [("serialize", "unserializable"), ("produce", "huge")])
+@pytest.mark.parametrize(("stage", "bad"), [("serialize", "odd"), ("produce", "huge"), ("produce", "keyless")])
 def test_a_message_counts_once_though_its_batch_was_halved_over_an_output(tmp_path, stage, bad):
     job = MemoryJob(tmp_path, 1, InPlaceTask, **{f"task.error.{stage}.policy": "skip"})
+    job.admin.create(StreamSpec("table", 1, {"cleanup.policy": "compact"}))
     job.send(*((0, "a", {"id": message}) for message in ["x", "x", "x", "x", bad, "x", "x"]))
     job.run()
     assert job.changelog() == {"a": {"count": 7}}
-    assert job.outputs() == [("a", "x")] * 6
+    assert job.read("table") == [(0, "a", b'"x"')] * 6

@@ -28,26 +28,17 @@ class Noting(ForwardingProducer):
 
 @pytest.fixture
 def made():
-    """Makes a collector over a producer that notes, with something in between."""
+    """A collector over a producer that notes, and the producer."""
     settings = SystemSettings("memory", "samzapy.system.memory:MemorySystemFactory")
     factory = MemorySystemFactory()
     factory.admin(settings, "admin").create(StreamSpec("out", 2))
-
-    def make(between=lambda producer: producer, transactional_id=None):
-        inner = factory.producer(settings, "test", transactional_id)
-        if transactional_id:
-            inner.init_transactions()
-        noting = Noting(inner)
-        producer = between(noting)
-        serdes = StringSerde(), JsonSerde()
-        return BufferingCollector(lambda stream: serdes, lambda system: producer, None, Outbox()), noting, producer
-
-    yield make
+    noting, serdes = Noting(factory.producer(settings, "test")), (StringSerde(), JsonSerde())
+    yield BufferingCollector(lambda stream: serdes, lambda system: noting, None, Outbox()), noting
     MemoryCluster.reset_all()
 
 
 def test_columns_and_records_reach_the_producer_in_the_order_of_sending(made):
-    collector, noting, _ = made()
+    collector, noting = made
     collector.send_message(OUT, 1, "a")
     collector.send(OutgoingMessageEnvelope(OUT, 2, "b"))
     collector.send_batch(OUT, ["c", "d"], [3, None])
@@ -64,7 +55,7 @@ def test_columns_and_records_reach_the_producer_in_the_order_of_sending(made):
 
 
 def test_outputs_that_are_taken_back_were_columns_or_records(made):
-    collector, noting, _ = made()
+    collector, noting = made
     collector.send_batch(OUT, ["a"], [1])
     mark = collector.mark()
     collector.send_batch(OUT, ["b", "c"], [2, 3])

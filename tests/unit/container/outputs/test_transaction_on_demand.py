@@ -17,8 +17,7 @@ RECORD = OutgoingRecord("out", b"k", b"v", 0)
 def system():
     settings = SystemSettings("mem", "memory", properties={"cluster": uuid.uuid4().hex})
     factory = MemorySystemFactory()
-    admin = factory.admin(settings, "test")
-    admin.create(StreamSpec("out", 1))
+    factory.admin(settings, "test").create(StreamSpec("out", 1))
     return factory, settings
 
 
