@@ -10,14 +10,7 @@ from importlib.util import find_spec
 from typing import final
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from samzapy.cli.output import QuietProgress, line_on
 from samzapy.config.guarantee_warnings import counts_in_words

@@ -105,7 +105,8 @@ class RunOptions:
 
     `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
     (`status page: ...`, `container 0 failed: ...`). Any thread may call them, and they must not block. `verbose` shows
-    Spark's own log lines. `on_claimed` gets the job once this run owns it. `stop` asks the run to stop.
+    Spark's own log lines. `on_claimed` gets the job once this run owns it. `stop` asks the run to stop. `safe`: a
+    run that hands the job over to this one takes it back if this one fails before it polls its inputs.
     """
 
     on_status: Callable[[JobStatus], None] = _ignore
@@ -114,13 +115,15 @@ class RunOptions:
     on_page: Callable[[str], None] = _ignore
     on_claimed: Callable[[PreparedJob], None] = _ignore
     stop: StopSwitch = field(default_factory=StopSwitch)
+    safe: bool = False
 
 
 @dataclass(frozen=True)
 class JobOutcome:
     """A run that ended well: at the ends of its inputs, because its tasks asked for a shutdown, by a stop (`stopped`),
-    or because its inputs have changed and the job has to start again. `restart` is then the id of the run, empty
-    without a record of it: if another run owns the job by then, the next start gives way."""
+    or because the job has to start again: its inputs have changed, or a run that it was handed over to has failed.
+    `restart` is then the id of the run that has ended, empty without a record of it: if another run owns the job by
+    then, the next start gives way."""
 
     status: JobStatus
     stopped: bool

@@ -14,7 +14,6 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import final
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -52,8 +51,8 @@ class Row:
 
 @final
 class Checks:
-    """The table. It runs from the first `add` to `end`; as a context, it ends with it. `records`: the clients of the
-    checks that ask the cluster, for these checks only."""
+    """The table. It runs from the first `add` to `end`. `records`: the clients of the checks that ask the cluster, for
+    these checks only."""
 
     def __init__(self, records: JobRecords, clock: Clock = SYSTEM_CLOCK, outages: Outages = OUTAGES) -> None:
         """The table closes `records`. `outages`: where failures that are an outage are logged."""
@@ -72,12 +71,6 @@ class Checks:
         self._asking.stop()
         self._local.join(min(patience_s, _LOCAL_S))
         return self._asking.join(patience_s)
-
-    def __enter__(self) -> Checks:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.end()
 
 
 class _Loop:

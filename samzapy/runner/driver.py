@@ -46,7 +46,7 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import reach
 from samzapy.job.lease import Facts, UserFailure
 from samzapy.job.planner import check_copartitioned, find_inputs, follow_growth, from_json, keeps_state, refusal
-from samzapy.runner.base import PreparedJob
+from samzapy.runner.base import PreparedJob, RunOptions
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.handover import OwnershipWatch
 from samzapy.system.clients import SystemClients, traits_of
@@ -119,34 +119,23 @@ def serve(config: JobConfig, coordinator: Coordinator, token: str, at: Addresses
 
 
 @contextmanager
-def watching(
-    prepared: PreparedJob,
-    coordinator: Coordinator,
-    on_event: Callable[[str], None] = lambda _: None,
-    asked: Callable[[], bool] = lambda: False,
-) -> Iterator[OwnershipWatch]:
-    """Run the checks of a job as long as the context lasts: its owner, its clock and its inputs.
-    `on_event` gets lines about handovers and inputs. `asked`: whether the run was asked to stop."""
-    config = prepared.config
+def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOptions) -> Iterator[OwnershipWatch]:
+    """Run the checks of a job as long as the context lasts: its owner, its clock and its inputs."""
+    config, stop, lease_ms = prepared.config, options.stop, prepared.config.spark.lease_ms
     checks = Checks(JobRecords.of(config, "checks"))
+    ownership = Ownership(config.name, checks.records, prepared.run_id)
 
     def drained() -> bool:
-        return coordinator.draining and not (asked() or coordinator.stopping or coordinator.abandoned is not None)
+        return coordinator.draining and not (stop.asked or coordinator.stopping or coordinator.abandoned is not None)
 
     def restart() -> str | None:
-        starts_again = inputs.changed and not (asked() or coordinator.draining)
+        starts_again = inputs.changed and not (stop.asked or coordinator.draining)
         return prepared.run_id or "" if starts_again else None
 
     with (
-        InputsWatch(prepared, coordinator, checks, on_event) as inputs,
+        InputsWatch(prepared, coordinator, checks, options.on_event) as inputs,
         OwnershipWatch(
-            Ownership(config.name, checks.records, prepared.run_id),
-            coordinator,
-            checks,
-            config.spark.lease_ms,
-            on_event=on_event,
-            restart=restart,
-            has_drained=drained,
+            ownership, coordinator, checks, lease_ms, options, restart=restart, has_drained=drained
         ) as watch,
     ):
         ClockKeeper(checks, coordinator)

@@ -12,6 +12,9 @@ Both write records next to the job's checkpoints:
 7   takes the job over: owner record, fences, epochs (`samzapy.admin.take_over`)
 8   starts the containers, which open the local stores and go on
                                                     9  finds the new owner, and ends
+10  with `safe`: notes that its
+    containers poll                     note_polled
+                                                    11 with `safe`: waits for 10 before it ends         _is_back
 
 Ownership changes at step 7, with every fence, whether or not the earlier steps succeeded:
 
@@ -22,7 +25,8 @@ Ownership changes at step 7, with every fence, whether or not the earlier steps 
    supervisor starts it again.
 4. A second new run overwrites the request of the first. The previous run follows the newest request; of the two new
    runs, the one that takes over last owns the job.
-5. A run that ends to start again for changed inputs has let go: its process then finds the new owner, and ends. If it
+5. With `safe`, a new run that fails before 10 gives the job back: the process of the previous run starts it again.
+6. A run that ends to start again for changed inputs has let go: its process then finds the new owner, and ends. If it
    owns the job again before step 7, it is fenced.
 """
 
@@ -45,7 +49,9 @@ from samzapy.container.supervision.job_records import HandoverRequest, JobRecord
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.errors import JobFailed, JobTakenOver, SamzapyError
 from samzapy.failpoints import reach
+from samzapy.runner.base import RunOptions
 from samzapy.runner.checks import Checks, Row
+from samzapy.runner.stopping import StopSwitch
 
 logger = logging.getLogger(__name__)
 
@@ -167,8 +173,8 @@ class OwnershipWatch:
         coordinator: Coordinator,
         checks: Checks,
         lease_ms: int,
+        options: RunOptions,
         *,
-        on_event: Callable[[str], None] = lambda _: None,
         restart: Callable[[], str | None] = lambda: None,
         has_drained: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -177,7 +183,7 @@ class OwnershipWatch:
         watched."""
         self._ownership = ownership
         self._coordinator = coordinator
-        self._on_event = on_event
+        self._options = options
         self._restart = restart
         self._has_drained = has_drained
         self._request: HandoverRequest | None = None
@@ -201,6 +207,8 @@ class OwnershipWatch:
     def __enter__(self) -> OwnershipWatch:
         if self._ownership.known:
             self.checks.add(self._row)
+            if self._options.safe:
+                self.checks.add(Row("polled", _HANDOVER_PACE_S, self._note_polled))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -220,6 +228,16 @@ class OwnershipWatch:
                         reach("inputs.3")
                 else:
                     _let_go(self._ownership, asked)
+                    if asked.safe and _is_back(self._ownership, asked.by, self._options.stop):
+                        self._options.on_event("the new run has failed before its first poll: the job starts again")
+                        self.restart = asked.by.id
+
+    def _note_polled(self) -> bool:
+        """Step 10; returns whether it is still to come."""
+        polled = all(self._coordinator.has_run(each.id) for each in self._coordinator.spec.model.containers)
+        if polled:
+            self._ownership.note_polled()
+        return not polled
 
     def _owned(self) -> bool:
         try:
@@ -242,7 +260,7 @@ class OwnershipWatch:
                 self._ownership.answer(request)
                 reach("handover.2")
             if request.go and not (before and before.go):
-                self._on_event(
+                self._options.on_event(
                     f"{_taken_over(self._ownership.job_name, request)}: every task commits, and this run ends"
                 )
                 self._coordinator.stop()
@@ -268,6 +286,22 @@ def _let_go(ownership: Ownership, asked: HandoverRequest) -> None:
             ownership.close()
         pause.wait(_HANDOVER_PACE_S)
     raise JobFailed(f"{_taken_over(ownership.job_name, asked)} up to its last step and is gone: start the job again")
+
+
+def _is_back(ownership: Ownership, by: JobRun, stop: StopSwitch) -> bool:
+    """Step 11: wait until the new run polls, has ended, or this one is stopped; returns whether the new one failed."""
+    pause = threading.Event()
+    while not stop.asked:
+        try:
+            # In this order: a run that polls, and ends then, has not failed.
+            active, polled = may_answer(by), ownership.has_polled(by)
+            if polled is not None or not active:
+                return not polled
+        except SamzapyError as cause:
+            logger.warning("Cannot tell whether the new run polls its inputs (%s); asking again", cause)
+            ownership.close()
+        pause.wait(_HANDOVER_PACE_S)
+    return False
 
 
 def _note_end(ownership: Ownership, *, again: bool, drained: bool = False) -> None:

@@ -36,7 +36,7 @@ def launch(
     until_end: bool,
     unfit: tuple[str, ...] = (),
 ) -> JobOutcome:
-    """Run a job to its end as `launch_once` does, and again from the beginning for each change of its inputs."""
+    """Run a job to its end as `launch_once` does, and again from the beginning as often as it has to."""
     after: str | None = ""
     while after is not None:
         outcome = launch_once(config, runner, options, shown, until_end=until_end, unfit=unfit, after=after)
@@ -80,7 +80,7 @@ def launch_once(
         options.on_claimed(prepared)
 
     listeners = replace(options, on_page=on_page, on_claimed=on_claimed)
-    with preparing(config, until_end=until_end, after=after) as start, shown:
+    with preparing(config, until_end=until_end, after=after, safe=options.safe) as start, shown:
         try:
             return runner.run(start, listeners)
         except JobTakenOver as taken:

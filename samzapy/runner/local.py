@@ -54,8 +54,6 @@ from samzapy.runner.stopping import STOPPING, StopSignals
 _LOOPBACK = "127.0.0.1"
 #: Seconds between two statuses.
 STATUS_PACE_S = 0.25
-
-
 #: After these failures another start may succeed. A broker that does not answer may also cost the lease.
 _MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMigrated)
 #: The classes among them that the next start would only repeat.
@@ -185,7 +183,7 @@ class LocalRunner(Runner):
             stack.callback(report)
             stack.callback(ownership.close)
             close_page = stack.enter_context(_page(config, coordinator, options, token))
-            watch = stack.enter_context(watching(prepared, coordinator, options.on_event, lambda: options.stop.asked))
+            watch = stack.enter_context(watching(prepared, coordinator, options))
             watch.checks.add(Row("status", STATUS_PACE_S, report), asks=False)
             try:
                 restarts.run()
@@ -198,12 +196,7 @@ class LocalRunner(Runner):
         return JobOutcome(coordinator.status(), options.stop.asked or coordinator.stopping, watch.restart)
 
     def _restarts(
-        self,
-        prepared: PreparedJob,
-        coordinator: Coordinator,
-        ownership: Ownership,
-        options: RunOptions,
-        token: str,
+        self, prepared: PreparedJob, coordinator: Coordinator, ownership: Ownership, options: RunOptions, token: str
     ) -> Restarts:
         config, (model,) = prepared.config, coordinator.spec.model.containers
         serve_port = _port(config, options, token)
@@ -275,12 +268,7 @@ def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions, toke
     # A server is needed by this job only.
     from samzapy.coordinator.service import Addresses  # noqa: PLC0415
 
-    service = serve(
-        config,
-        coordinator,
-        token,
-        Addresses(port=config.page_port or 0, names=config.page_hosts),
-    )
+    service = serve(config, coordinator, token, Addresses(port=config.page_port or 0, names=config.page_hosts))
     try:
         options.on_event(f"status page: {service.page}")
         options.on_page(service.page)

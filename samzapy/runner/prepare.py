@@ -20,12 +20,7 @@ from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
-from samzapy.checkpoint.records import (
-    peek_owner,
-    read_changelog_partitions,
-    refuse_copied,
-    write_changelog_partitions,
-)
+from samzapy.checkpoint.records import peek_owner, read_changelog_partitions, refuse_copied, write_changelog_partitions
 from samzapy.checkpoint.topic import one_pass
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig, checkpoint_stream
@@ -66,12 +61,13 @@ from samzapy.system.clients import KnownStreams, SystemClients, load_factory
 
 @dataclass(frozen=True)
 class Occasion:
-    """The circumstances of a run's start. `run`: its record. `after`: the id of the run that has ended because the
-    inputs have changed, so that this one starts the job again; empty for none."""
+    """The circumstances of a run's start. `run`: its record. `after`: the id of the run that has ended so that
+    this one starts the job again; empty for none. `safe`: see `HandoverRequest`."""
 
     run: JobRun
     until_end: bool = False
     after: str = ""
+    safe: bool = False
 
 
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
@@ -99,11 +95,13 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
 
 @contextmanager
-def preparing(config: JobConfig, *, until_end: bool = False, after: str = "") -> Iterator[StartableJob]:
+def preparing(
+    config: JobConfig, *, until_end: bool = False, after: str = "", safe: bool = False
+) -> Iterator[StartableJob]:
     """Do steps 0 to 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go. The keywords:
     see `Occasion`."""
     arm_from_environment(os.environ)
-    with _checked(config, Occasion(this_run(), until_end, after)) as job:
+    with _checked(config, Occasion(this_run(), until_end, after, safe)) as job:
         yield job
 
 
@@ -175,7 +173,7 @@ class _CheckedJob(StartableJob):
             return False
         if complete and has_ended(checkpoints, before):
             return False
-        request = HandoverRequest(before.id, self._occasion.run)
+        request = HandoverRequest(before.id, self._occasion.run, safe=self._occasion.safe)
         self._handover = Handover(config, before, request, goes_on=may_answer)
         self._handover.begin()
         return True

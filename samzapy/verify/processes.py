@@ -97,13 +97,15 @@ class JobProcess:
     def status(self) -> dict[str, Any] | None:
         """The coordinator's status; None while the coordinator does not answer."""
         if self._client is None:
-            page = _PAGE.search(self.errors)
-            if page is None:
+            pages = _PAGE.findall(self.errors)
+            if not pages:
                 return None
-            self._client = CoordinatorClient(page[1], page[2], page[3])
+            self._client = CoordinatorClient(*pages[-1])
         try:
             return self._client.status()
         except SamzapyError:
+            # A command that has executed itself anew has another page.
+            self._client = None
             return None
 
     def below(self) -> list[psutil.Process]:

@@ -25,3 +25,10 @@ class LastAndCount(StreamTask, InitableTask):
             self._last.delete(key)
         self._counts.put(key, (self._counts.get(key) or 0) + 1)
         collector.send(OutgoingMessageEnvelope(self._output, number, key=key))
+
+
+class Unable(LastAndCount):
+    """A new version that cannot start."""
+
+    def init(self, context):
+        raise ValueError("no init")

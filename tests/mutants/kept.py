@@ -657,6 +657,12 @@ _ANSWERED = (
         ("tests/unit/runner/test_handover.py",),
     ),
     Mutant(
+        "samzapy/runner/handover.py",
+        "self.restart = asked.by.id",
+        "pass",
+        ("tests/unit/runner/test_handover.py",),
+    ),
+    Mutant(
         "samzapy/runner/base.py",
         "            self.failures = 0\n",
         "            pass\n",

@@ -36,6 +36,12 @@ from samzapy.cli.progress import RunDisplay, summary
 @click.option(
     "--py-files", metavar="A.py,B.zip", help="Code of the job, here and on the executors (job.spark.py.files)."
 )
+@click.option(
+    "--handover",
+    type=click.Choice(["fast", "safe"]),
+    default="fast",
+    help="safe: the active run takes the job back if this one fails before it reads its inputs.",
+)
 @STRICT
 @click.option("--verbose", is_flag=True, help="Also show the log of Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as a line of JSON.")
@@ -57,14 +63,13 @@ def run(job: Path, overrides: tuple[str, ...], master: str | None, py_files: str
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  # this command again
 
 
-#: The environment variable with the id of the run that has executed its command anew.
+#: The environment variable with the id of the run that ended before this command was executed anew.
 _AFTER = "SAMZAPY_RESTART"
 
 
 def _run(job: Path, overrides: Mapping[str, str], after: str, flags: Mapping[str, Any]) -> str | None:
     """Load, prepare and run the job, and show its progress; prints the outcome on standard output. Returns the id of
-    the run, instead of the print, if the job has to start again. `after`: the id of the run before, if it starts
-    again."""
+    the run that has ended, instead of the print, if the job has to start again, which is `after` then."""
     from samzapy.cli.progress import terminal_log
     from samzapy.config.loader import load_job
     from samzapy.container.supervision.logs import DRIVER, process_logging
@@ -79,7 +84,8 @@ def _run(job: Path, overrides: Mapping[str, str], after: str, flags: Mapping[str
     log = config.supervision.log
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
     file, container = ("container-0", "0") if flags["runner"] == "local" else (DRIVER, "")
-    options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags["verbose"])
+    safe = flags["handover"] == "safe"
+    options = RunOptions(display.status, display.event, verbose=flags["verbose"], safe=safe)
 
     @contextmanager
     def shown() -> Iterator[None]:

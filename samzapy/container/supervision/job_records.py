@@ -105,26 +105,29 @@ class _Request(msgspec.Struct):
     run: str
     by: dict[str, Any]
     go: bool
+    safe: bool = False
 
 
 @dataclass(frozen=True)
 class HandoverRequest:
-    """A new run, `by`, asks the run `run` to get ready for a handover; with `go`, to commit and let go now."""
+    """A new run, `by`, asks the run `run` to get ready for a handover; with `go`, to commit and let go now. `safe`: and
+    to take the job back if the new run fails before it polls its inputs."""
 
     run: str
     by: JobRun
     go: bool = False
+    safe: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of a job record."""
-        return {"run": self.run, "by": owner_record(self.by), "go": self.go}
+        return {"run": self.run, "by": owner_record(self.by), "go": self.go, "safe": self.safe}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HandoverRequest:
         """The inverse. Raises RestoreError."""
         try:
             asked = convert(_Request, data)
-            return cls(asked.run, owner_of(asked.by), asked.go)
+            return cls(asked.run, owner_of(asked.by), asked.go, asked.safe)
         except ValueError as cause:
             raise RestoreError(f"the job's record of a handover cannot be read ({cause})") from cause
 
@@ -214,6 +217,21 @@ class Ownership:
         """Record that this run has received the request; with the clients of `look`."""
         value = {"run": self.run_id, "by": request.by.id}
         self._records.checkpoints.write_record(JobRecord.HEARD, value)
+
+    def note_polled(self) -> None:
+        """Record that every container of this run polls its inputs, for the previous run in a safe handover."""
+        self._records.checkpoints.write_record(JobRecord.HEARD, {"run": self.run_id, "polled": True})
+
+    def has_polled(self, run: JobRun) -> bool | None:
+        """Whether that run needs no previous run any more: it has polled its inputs, was stopped, or does not own the
+        job. None while that is open, False if it has failed."""
+        checkpoints = self._records.checkpoints
+        with one_pass(checkpoints):
+            noted = checkpoints.read_record(JobRecord.HEARD).newest
+            owner, end = read_owner(checkpoints), RunEnd.read(checkpoints, run)
+        if noted == {"run": run.id, "polled": True} or owner is None or owner.id != run.id:
+            return True
+        return None if end is None else not end.failed
 
     @contextmanager
     def one_look(self) -> Iterator[None]:

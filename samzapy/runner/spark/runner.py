@@ -114,11 +114,7 @@ class StartingSpark:
     """Starts Spark in a thread when entered, and stops it when left."""
 
     def __init__(
-        self,
-        start: Callable[[Start], SparkApplication],
-        address: str,
-        clock: Clock,
-        on_event: Callable[[str], None],
+        self, start: Callable[[Start], SparkApplication], address: str, clock: Clock, on_event: Callable[[str], None]
     ) -> None:
         """`start` puts the closers of Spark on `Start.opened`. `address`: Spark's master. `on_event` gets a line when
         Spark takes long."""
@@ -271,23 +267,25 @@ class SparkRun:
     def run(self, clock: Clock) -> JobOutcome:
         """Run to the end. Raises JobFailed, JobTakenOver, EnvironmentFailure."""
         uncommitted: StoppedUncommitted | None = None
-        with watching(self.prepared, self.coordinator, self.options.on_event, lambda: self.options.stop.asked) as watch:
+        supervisor: Supervisor | None = None
+        with watching(self.prepared, self.coordinator, self.options) as watch:
             spark = self.starting.application(self._is_over)
             if spark is None:
-                return self._end_before_spark(watch)
-            supervisor = self._start(spark, watch, clock)
-            try:
-                self._supervise(supervisor, spark)
-            except StoppedUncommitted as failure:
-                if not watch.may_restart or watch.lets_go:
-                    raise
-                self.options.on_event(f"{failure}; the job starts again from its last commit")
-                uncommitted = failure
+                self._end_before_spark()
+            else:
+                supervisor = self._start(spark, watch, clock)
+                try:
+                    self._supervise(supervisor, spark)
+                except StoppedUncommitted as failure:
+                    if not watch.may_restart or watch.lets_go:
+                        raise
+                    self.options.on_event(f"{failure}; the job starts again from its last commit")
+                    uncommitted = failure
             self._free_ports(watch)
         # A stop or a handover may have come until the run had noted its end.
         if uncommitted is not None and watch.restart is None:
             raise uncommitted
-        return JobOutcome(self.coordinator.status(), supervisor.stopped, watch.restart)
+        return JobOutcome(self.coordinator.status(), supervisor is None or supervisor.stopped, watch.restart)
 
     def _is_over(self) -> bool:
         return self.options.stop.asked or self.coordinator.stopping or self.coordinator.abandoned is not None
@@ -320,16 +318,14 @@ class SparkRun:
         with self.options.stop.stops(supervisor.stop):
             supervisor.run()
 
-    def _end_before_spark(self, watch: OwnershipWatch) -> JobOutcome:
-        """The end of a run that was asked to stop while Spark started, so that no container has run. Raises
+    def _end_before_spark(self) -> None:
+        """End a run that was asked to stop while Spark started, so that no container has run. Raises
         JobTakenOver."""
         if self.coordinator.abandoned is not None:
             raise JobTakenOver(self.coordinator.abandoned)
         if not self.coordinator.stopping:
             self.options.on_event(STOPPING)
             self.coordinator.stop()
-        self._free_ports(watch)
-        return JobOutcome(self.coordinator.status(), stopped=True)
 
     def _free_ports(self, watch: OwnershipWatch) -> None:
         """Stop listening at the ports of the job file for the next run, if that waits for the job."""

@@ -37,9 +37,9 @@ class Scene:
         self.runs = []
         self.feeder = Feeder(self.streams, f"{self.prefix}-in")
 
-    def start(self, fail=""):
+    def start(self, fail="", *more):
         environ = {"SAMZAPY_FAIL": f"{fail}:1:kill"} if fail else {}
-        run = JobProcess(self.folder, "job.properties", "--runner", "local", "--py-files", str(CODE), **environ)
+        run = JobProcess(self.folder, "job.properties", "--runner", "local", "--py-files", str(CODE), *more, **environ)
         self.runs.append(run)
         return run
 
@@ -131,5 +131,18 @@ def test_a_handover_cut_short_at_any_step_loses_and_repeats_nothing(scene):
         first = job.start()
         job.flowing(first)
         assert job.ended(doomed) == -9, doomed.errors
+    written, outputs = job.finish(first)
+    assert outputs == Counter(range(written))
+
+
+@pytest.mark.parametrize(("fail", "task", "code"), [("", "Unable", 1), ("handover.7", "LastAndCount", -9)])
+def test_a_safe_handover_to_a_run_that_fails_gives_the_job_back(scene, fail, task, code):
+    job = scene(f"back-{task.lower()}", "exactly-once")
+    first = job.start()
+    job.flowing(first)
+    new = job.start(fail, "--handover=safe", "-c", f"task.class={CODE.stem}:{task}")
+    assert job.ended(new) == code, new.errors
+    job.flowing(first)
+    assert "failed before its first poll" in first.errors
     written, outputs = job.finish(first)
     assert outputs == Counter(range(written))

@@ -16,6 +16,7 @@ from samzapy.container.supervision.job_records import JobRecords, Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import SamzapyError
+from samzapy.runner.base import RunOptions
 from samzapy.runner.checks import Checks
 from samzapy.runner.handover import OwnershipWatch
 from samzapy.runner.prepare import prepare
@@ -53,6 +54,7 @@ class ContainersRun:
             self._coordinator,
             checks,
             self._config.spark.lease_ms,
+            RunOptions(),
         ):
             yield
 

@@ -96,7 +96,7 @@ def test_a_running_job_hears_of_the_request_drains_and_ends(config):
 def fail(config, prepared, meanwhile=lambda: None):
     """The run fails, after something else has happened."""
     coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, run_id=prepared.run_id), 3.0)
-    with watching(prepared, coordinator):
+    with watching(prepared, coordinator, RunOptions()):
         meanwhile()
         raise JobFailed("container 0 has failed")
 

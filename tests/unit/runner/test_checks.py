@@ -30,6 +30,10 @@ class Table:
         yield object(), object()
         self.closed += 1
 
+    def asking(self, check):
+        """The check, with the clients."""
+        return lambda: self.checks.records.clients is not None and check()
+
 
 class Check:
     """A check that counts its calls; it raises `failures` first."""
@@ -51,22 +55,14 @@ class Check:
 @pytest.fixture
 def table():
     made = Table()
-    with made.checks:
-        yield made
+    yield made
+    made.checks.end()
 
 
 def test_checks_that_ask_the_cluster_share_one_thread_and_one_set_of_clients(table):
     checks = [Check() for _ in range(4)]
-
-    def asking(check):
-        def run():
-            assert table.checks.records.clients is not None
-            return check()
-
-        return run
-
     for number, check in enumerate(checks):
-        table.checks.add(Row(f"check-{number}", 0.001, asking(check)))
+        table.checks.add(Row(f"check-{number}", 0.001, table.asking(check)))
     assert all(check.enough.wait(DEADLINE_S) for check in checks)
     assert table.checks.end()
     assert {name for check in checks for name in check.threads} == {"cluster-checks"}
@@ -99,16 +95,8 @@ def test_a_check_that_hangs_in_an_outage_does_not_hold_up_the_end():
 def test_failures_of_an_outage_are_one_line_and_close_the_clients(table, caplog):
     caplog.set_level(logging.INFO)
     first, second = (Check(*[Unreachable("no broker")] * 3, until=5) for _ in range(2))
-
-    def asking(check):
-        def run():
-            assert table.checks.records.clients is not None
-            return check()
-
-        return run
-
-    table.checks.add(Row("clock", 0.001, asking(first)))
-    table.checks.add(Row("owner", 0.001, asking(second)))
+    table.checks.add(Row("clock", 0.001, table.asking(first)))
+    table.checks.add(Row("owner", 0.001, table.asking(second)))
     assert first.enough.wait(DEADLINE_S)
     assert second.enough.wait(DEADLINE_S)
     assert table.checks.end()

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from rigs.side_by_side import DEADLINE_S, PARTITIONS, NumbersScene, Run
@@ -33,18 +34,23 @@ class Echo(StreamTask):
         collector.send(OutgoingMessageEnvelope(SystemStream("sys", "out"), envelope.message, key=envelope.key))
 
 
+class Unable(Echo):
+    def init(self, context):
+        raise ValueError("no init")
+
+
 class Scene(NumbersScene):
     def __init__(self, **keys):
         # Only a stop commits.
         commits = {"task.commit.ms": "600000", "task.guarantee": "at-least-once"}
         super().__init__("handed", f"{__name__}:Echo", **commits, **keys)
 
-    def start(self, **keys):
+    def start(self, safe=False, **keys):
         """Start the job as the command does."""
         config = load_job(self.flat | keys)
 
         def start(options):
-            return launch(config, LocalRunner(), options, threading.Lock(), until_end=False)
+            return launch(config, LocalRunner(), replace(options, safe=safe), threading.Lock(), until_end=False)
 
         return Run(start)
 
@@ -67,19 +73,35 @@ def end(scene, run):
     assert run.join() is None
 
 
-def test_the_run_before_commits_and_ends_well_and_the_next_one_repeats_nothing():
+@pytest.mark.parametrize("safe", [False, True])
+def test_the_run_before_commits_and_ends_well_and_the_next_one_repeats_nothing(safe):
     scene = Scene()
     scene.send(100)
     first = scene.start()
     first.processed(100)
-    second = scene.start()
+    second = scene.start(safe)
     assert first.join() is None
     assert first.outcome.stopped
+    assert ("polled" in scene.record(JobRecord.HEARD)) == safe
     assert any("has taken over: every task commits" in line for line in first.events)
     scene.send(50)
     second.processed(50)
     end(scene, second)
     assert scene.outputs() == Counter(range(150))
+
+
+def test_a_safe_handover_to_a_run_that_fails_in_init_goes_back():
+    scene = Scene()
+    scene.send(100)
+    first = scene.start()
+    first.processed(100)
+    second = scene.start(safe=True, **{"task.class": f"{__name__}:Unable"})
+    assert "no init" in str(second.join())
+    scene.send(150)
+    first.processed(150)
+    assert any("failed before its first poll" in line for line in first.events)
+    end(scene, first)
+    assert scene.outputs() == Counter(range(250))
 
 
 def test_without_a_handover_the_run_before_is_fenced():
@@ -145,27 +167,21 @@ def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point, monke
     assert set(scene.outputs()) == set(range(150))
 
 
-def started_again(scene, at_end, asked):
-    """A run that starts again for a new input, and the run that asks for its job meanwhile. `at_end`: the point of the
-    first at which the second starts. The first goes on when the second reaches `asked`."""
+def test_a_run_that_starts_again_for_a_new_input_hands_the_job_over():
+    scene = Scene(**REFRESHED)
     scene.send(100)
-    runs, has_asked = [scene.start()], threading.Event()
+    runs, claimed = [scene.start()], threading.Event()
     runs[0].processed(100)
 
     def start(_):
         runs.append(scene.start())
-        assert has_asked.wait(DEADLINE_S)
+        assert claimed.wait(DEADLINE_S)
 
-    arm(at_end, action=start)
-    arm(asked, action=lambda _: has_asked.set())
+    arm("inputs.3", action=start)
+    arm("handover.7", action=lambda _: claimed.set())
     scene.admin.create(StreamSpec("in-2", PARTITIONS))
     assert runs[0].join() is None
-    return runs
-
-
-def test_a_run_that_starts_again_for_a_new_input_hands_the_job_over():
-    scene = Scene(**REFRESHED)
-    first, second = started_again(scene, "inputs.3", "handover.7")
+    first, second = runs
     assert sum("is a new input" in line for line in first.events) == 1
     assert sum("has taken over" in line for line in first.events) == 1
     assert first.outcome.stopped

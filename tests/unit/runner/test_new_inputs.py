@@ -221,23 +221,18 @@ def test_without_the_key_an_input_that_grows_is_announced_once(job, monkeypatch)
     assert len(run.heard("has grown")) == 2
 
 
-def create_again(job, cause):
-    """Delete and create the input of a watched job, and fail for another `cause`."""
+def test_an_input_that_is_created_again_stops_the_job_and_fails_the_run(job):
     events, prepared = Calls(), prepare(load_job(job.flat))
     coordinator = coordinator_of(prepared, JobSpec(prepared.model, prepared.config.raw, prepared.ends))
     checks = Checks(JobRecords.of(prepared.config, "checks"))
-    with InputsWatch(prepared, coordinator, checks, lambda line: events.append((line[:6],)), pace_s=0.01), checks:
-        job.admin.delete("in")
-        job.admin.create(StreamSpec("in", 2))
-        events.wait_for(("error:",), 1)
-        assert coordinator.stopping
-        if cause is not None:
-            raise cause
-
-
-def test_an_input_that_is_created_again_stops_the_job_and_fails_the_run(job):
+    watch = InputsWatch(prepared, coordinator, checks, lambda line: events.append((line[:6],)), pace_s=0.01).__enter__()
+    job.admin.delete("in")
+    job.admin.create(StreamSpec("in", 2))
+    events.wait_for(("error:",), 1)
+    assert coordinator.stopping
+    checks.end()
     with pytest.raises(EnvironmentFailure, match=r"mem\.in: it was deleted and created again while the job ran"):
-        create_again(job, None)
+        watch.__exit__(None, None, None)
 
 
 def test_a_system_that_lists_no_streams_is_named(job, monkeypatch):

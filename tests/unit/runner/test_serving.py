@@ -104,16 +104,11 @@ def test_a_job_with_a_stale_or_unknown_lag_is_not_ready():
     assert is_ready({"kafka.in[0]": PartitionLag(3, 10, 7)})
 
 
-def test_a_job_that_stops_is_alive_and_not_ready(service, coordinator):
+def test_a_job_that_stops_is_alive_and_dead_once_its_run_is_taken_over(service, coordinator):
     lease = LocalLease(coordinator, "0")
     lease.report(ContainerReport("0", lease.epoch, "running"))
     coordinator.stop()
     assert (get(service, "/healthz").status, get(service, "/readyz").status) == (200, 503)
-
-
-def test_a_job_is_dead_and_not_ready_once_its_run_is_taken_over(service, coordinator):
-    lease = LocalLease(coordinator, "0")
-    lease.report(ContainerReport("0", lease.epoch, "running"))
     coordinator.abandon("taken over by another run")
     assert (get(service, "/healthz").status, get(service, "/readyz").status) == (503, 503)
 

@@ -42,10 +42,10 @@ def config(tmp_path):
 
 @contextmanager
 def places(config):
-    with Checks(JobRecords.of(config, "checks")) as checks:
-        locality = Locality(place_records(config))
-        locality.watch(checks)
-        yield locality
+    checks, locality = Checks(JobRecords.of(config, "checks")), Locality(place_records(config))
+    locality.watch(checks)
+    yield locality
+    checks.end()
 
 
 AFFINE = {"job.host-affinity.enabled": "true"}
