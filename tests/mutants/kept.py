@@ -296,7 +296,7 @@ _LOOP = (
         "samzapy/container/errors/recovery.py",
         "        if not policy.ignores(failure):\n            for",
         "        if True:\n            for",
-        (_POLICIES + "::test_an_ignored_exception_is_not_tried_again",),
+        (_POLICIES + "::test_ignored_exceptions_are_skipped_at_once_and_the_others_are_not",),
     ),
     Mutant(
         "samzapy/container/errors/recovery.py",
