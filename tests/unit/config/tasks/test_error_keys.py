@@ -123,6 +123,7 @@ def test_samzas_drop_keys_skip_and_agree_with_a_policy_that_skips(load, key, sta
 def test_ignored_exceptions_are_skipped_by_class_or_base_class_and_the_rest_follows_the_policy(load):
     policy = load({"task.ignored.exceptions": "LookupError, builtins.ValueError"}).task.errors.policies[Stage.PROCESS]
     assert policy.then is Action.FAIL
+    assert not policy.only_fails
     assert policy.ignores(KeyError("x"))
     assert policy.ignores(UnicodeDecodeError("utf-8", b"", 0, 1, "x"))
     assert not policy.ignores(TypeError("x"))
