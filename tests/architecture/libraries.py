@@ -21,7 +21,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "google": ("samzapy/serializers",),
     # The build, which is no part of a wheel.
     "hatchling": ("samzapy/native",),
-    # The page's templates.
     # Job files, those that `samzapy verify` writes, and a file of Spark's settings have the same grammar.
     "javaproperties": ("samzapy/config", "samzapy/verify", "samzapy/runner/spark"),
     "jsonschema": ("samzapy/serializers",),

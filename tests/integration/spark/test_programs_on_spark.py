@@ -135,6 +135,25 @@ def test_modules_beside_the_job_file_and_no_others_reach_the_executors(place, ma
 
 
 @pytest.mark.slow
+def test_a_notebook_runs_a_job_with_a_class_of_a_cell(place, monkeypatch):
+    nbclient = pytest.importorskip("nbclient", reason="comes with the extra dev")
+    nbformat = pytest.importorskip("nbformat", reason="comes with nbclient")
+    cells = [
+        TASK.replace("from __future__ import annotations\n", ""),
+        'outcome = samzapy.run("job.properties", Task, until_end=True)\noutcome.status.processed',
+        'with samzapy.submit("job.properties", Task, runner="local") as running:\n    pass\nrunning.wait().stopped',
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    nbclient.NotebookClient(
+        notebook, kernel_name="python3", timeout=LONGEST_S, resources={"metadata": {"path": str(place)}}
+    ).execute()
+    shown = [cell.outputs[-1]["data"]["text/plain"] for cell in notebook.cells[1:]]
+    assert shown == ["4", "True"]
+    assert outputs(place) == sorted(PAGES)
+
+
+@pytest.mark.slow
 def test_code_that_an_executor_cannot_read_ends_the_job_at_once(place):
     program = (
         "import samzapy\n"

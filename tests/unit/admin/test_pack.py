@@ -1,15 +1,12 @@
 """`samzapy pack`: which packages go into the archive, and that its Python imports them."""
 
 import subprocess
-import sys
 
 import pytest
 from packaging.requirements import Requirement
 
 from samzapy.admin.pack import Requested, closure, default_interpreter, pack, read_requirements
 from samzapy.errors import ConfigError, EnvironmentFailure
-
-SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 
 
 def wanted(*texts):

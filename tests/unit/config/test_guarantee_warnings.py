@@ -167,12 +167,6 @@ BY_TASK = [
         EndOfStreamListenerTask,
     )
 ] + [(EXACTLY, StateCheckpointTask)]
-#: How a topic may be kept.
-BY_TOPIC = [
-    (1, {}, "1 copy"),
-    (3, {"min.insync.replicas": "1"}, "min.insync.replicas=1"),
-    (3, {"unclean.leader.election.enable": "true"}, "unclean.leader.election.enable=true"),
-]
 
 
 @pytest.mark.parametrize(("changes", "key"), OTHERS)

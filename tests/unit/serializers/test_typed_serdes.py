@@ -176,10 +176,6 @@ class Held(Generic[V]):
     item: V
 
 
-class Bank(msgspec.Struct):
-    accounts: dict[str, Account]
-
-
 @pytest.mark.parametrize("serde", FORMATS)
 def test_an_attrs_class_with_a_private_attribute_is_read(serde):
     plain = {"owner": "ann", "_balance": 5}
