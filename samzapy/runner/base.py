@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription
 from samzapy.config.guarantee_warnings import GuaranteeWarning
-from samzapy.config.job import JobConfig, SparkConfig
+from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.status import JobStatus
 from samzapy.job.model import JobModel
@@ -156,7 +156,7 @@ class Runner(ABC):
         once, with 128 + its number. Raises SamzapyError if the job fails; its `exit_code` is the process's."""
 
 
-#: After a run of this many times the longest delay, at least the first, failures are counted from the start again.
+#: After a run of this many times the longest delay, failures are counted from the start again.
 SOUND = 10
 #: Seconds of the first pause and of the longest.
 _FIRST_S, _LONGEST_S = 1.0, 30.0
@@ -168,7 +168,7 @@ class Backoff:
     A run of ten times the longest delay resets the count. Progress does not reset it: if one partition has a message
     that cannot be processed, the other partitions still advance with every attempt."""
 
-    def __init__(self, limit: int, first_s: float, longest_s: float) -> None:
+    def __init__(self, limit: int, first_s: float = _FIRST_S, longest_s: float = _LONGEST_S) -> None:
         self.limit = limit
         self._first_s = first_s
         self._longest_s = longest_s
@@ -179,7 +179,7 @@ class Backoff:
         counted."""
         if outage:
             return self._longest_s
-        if lasted_s >= SOUND * max(self._longest_s, self._first_s):
+        if lasted_s >= SOUND * self._longest_s:
             self.failures = 0
         if self.failures >= self.limit:
             return None
@@ -190,8 +190,3 @@ class Backoff:
 def starts(delay_s: float) -> str:
     """A delay in the words of an event."""
     return f"in {delay_s:g} s" if delay_s else "at once"
-
-
-def backoff_of(spark: SparkConfig) -> Backoff:
-    """The back-off of the job file, for Spark jobs and for restarts in this process."""
-    return Backoff(spark.max_resubmits, _FIRST_S, _LONGEST_S)

@@ -32,10 +32,6 @@ _LOCAL_S = 1.0
 _AGAIN_S = 10.0
 
 
-def _nothing() -> None:
-    """The default of calls."""
-
-
 @dataclass(eq=False)
 class Row:
     """A check that runs every `pace_s` seconds, which it may change. It returns whether to go on. `last` is called at
@@ -44,7 +40,7 @@ class Row:
     name: str
     pace_s: float
     check: Callable[[], bool]
-    last: Callable[[], object] = _nothing
+    last: Callable[[], object] = lambda: None
     due: float = field(default=0.0, init=False)
     failing: bool = field(default=False, init=False)
 
@@ -58,7 +54,7 @@ class Checks:
         """The table closes `records`. `outages`: where failures that are an outage are logged."""
         self.records = records
         self._asking = _Loop("cluster-checks", records.close, clock, outages)
-        self._local = _Loop("checks", _nothing, clock, outages)
+        self._local = _Loop("checks", lambda: None, clock, outages)
 
     def add(self, row: Row, first_s: float | None = None, *, asks: bool = True) -> None:
         """Run a row from now on, after `first_s` seconds, by default its pace. `asks`: it asks the cluster."""
@@ -109,7 +105,7 @@ class _Loop:
     def _run(self) -> None:
         try:
             while (row := self._next()) is not None:
-                goes_on = self._check(row)
+                goes_on = self._try(row, row.check) is not False
                 with self._changed:
                     pace_s = min(row.pace_s, _AGAIN_S) if row.failing else row.pace_s
                     row.due = self._clock.monotonic() + pace_s
@@ -130,10 +126,6 @@ class _Loop:
                     return row
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
             return None
-
-    def _check(self, row: Row) -> bool:
-        goes_on = self._try(row, row.check)
-        return goes_on is not False
 
     def _try(self, row: Row, call: Callable[[], object]) -> object:
         """The result of the call; None if it has failed. What a check guards, such as the owner of the job, must not go

@@ -45,7 +45,15 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import reach
 from samzapy.job.lease import Facts, UserFailure
-from samzapy.job.planner import check_copartitioned, find_inputs, follow_growth, from_json, keeps_state, refusal
+from samzapy.job.planner import (
+    changelog_partition_count,
+    check_copartitioned,
+    find_inputs,
+    follow_growth,
+    from_json,
+    keeps_state,
+    refusal,
+)
 from samzapy.runner.base import PreparedJob, RunOptions
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.handover import OwnershipWatch
@@ -120,7 +128,7 @@ def serve(config: JobConfig, coordinator: Coordinator, token: str, at: Addresses
 
 @contextmanager
 def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOptions) -> Iterator[OwnershipWatch]:
-    """Run the checks of a job as long as the context lasts: its owner, its clock and its inputs."""
+    """Run the checks of a job as long as the context lasts: its owner, its clock, its inputs and its changelogs."""
     config, stop, lease_ms = prepared.config, options.stop, prepared.config.spark.lease_ms
     checks = Checks(JobRecords.of(config, "checks"))
     ownership = Ownership(config.name, checks.records, prepared.run_id)
@@ -139,7 +147,29 @@ def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOption
         ) as watch,
     ):
         ClockKeeper(checks, coordinator)
+        watch_changelogs(prepared, checks, options.on_event)
         yield watch
+
+
+def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[str], None]) -> None:
+    """Report each changelog that gets more partitions than the job has tasks, once."""
+    count = changelog_partition_count(prepared.model)
+    stores = {store.changelog: store.name for store in prepared.config.stores.values() if store.changelog is not None}
+
+    def check() -> bool:
+        for stream, now in checks.records.clients.describe(stores).items():
+            if now is not None and now.partitions > count:
+                store = stores.pop(stream)
+                on_event(
+                    f"warning: changelog {stream} of store '{store}' has grown from {count} to {now.partitions} "
+                    f"partitions: this run goes on with the first {count}, but no start accepts it, and Kafka takes no "
+                    "partition away. Before the next start copy its entries to a changelog of another name, "
+                    f"stores.{store}.changelog (samzapy.dataframe.read_store, then write_store with place_by)"
+                )
+        return bool(stores)
+
+    if stores:
+        checks.add(Row("changelogs", PACE_S, check))
 
 
 @final

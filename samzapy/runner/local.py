@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.errors.user_failures import one_line, user_failure
-from samzapy.container.restart import build_container
+from samzapy.container.restart import RestartingContainer, build_container
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.watch import ContainerProcess, ServePort, no_port
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
@@ -43,7 +42,6 @@ from samzapy.runner.base import (
     Runner,
     RunOptions,
     StartableJob,
-    backoff_of,
     run_token,
     starts,
 )
@@ -60,23 +58,13 @@ _MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMig
 _STAYS = (RecordRefused, JobTakenOver)
 
 
-class Startable(Protocol):
-    """A container that has not been started."""
-
-    def run(self) -> object:
-        """Run it to its end."""
-
-    def stop(self) -> None:
-        """Ask it to stop."""
-
-
 class Restarts:
     """Runs containers made by `build`, one after the other, until one ends well. Signal handlers and threads may call
     `stop`."""
 
     def __init__(
         self,
-        build: Callable[[], Startable],
+        build: Callable[[], RestartingContainer],
         backoff: Backoff,
         clock: Clock,
         on_failure: Callable[[SamzapyError, str], None],
@@ -98,7 +86,7 @@ class Restarts:
         self._wait = wait or self._stopped.wait
         self._has_run = has_run
         self._note = note
-        self._current: Startable | None = None
+        self._current: RestartingContainer | None = None
 
     def stop(self) -> None:
         """Make the container commit and stop, and do not restart it."""
@@ -202,7 +190,7 @@ class LocalRunner(Runner):
         serve_port = _port(config, options, token)
         lease: LocalLease | None = None
 
-        def build() -> Startable:
+        def build() -> RestartingContainer:
             nonlocal lease
             ownership.close()
             lease = LocalLease(coordinator, model.id, ownership.look)
@@ -230,7 +218,7 @@ class LocalRunner(Runner):
 
         return Restarts(
             build,
-            backoff_of(config.spark),
+            Backoff(config.spark.max_resubmits),
             self._clock,
             lambda failure, then: options.on_event(f"container {model.id} failed: {failure}; {then}"),
             lambda: coordinator.abandoned is None,

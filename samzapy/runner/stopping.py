@@ -16,10 +16,6 @@ STOPPING = "stopping: every task commits first; a second signal ends the job at 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def _nothing() -> None:
-    """The default of calls."""
-
-
 @final
 class StopSwitch:
     """Asks a run to stop, from any thread, also before the run can stop: then it stops as soon as it can."""
@@ -28,7 +24,7 @@ class StopSwitch:
         # Reentrant: a signal handler may call `ask` while its own thread holds the lock.
         self._lock = threading.RLock()
         self._asked = False
-        self._stop: Callable[[], None] = _nothing
+        self._stop: Callable[[], object] = lambda: None
 
     @property
     def asked(self) -> bool:
@@ -45,7 +41,7 @@ class StopSwitch:
             stop()
 
     @contextmanager
-    def stops(self, stop: Callable[[], None]) -> Iterator[None]:
+    def stops(self, stop: Callable[[], object]) -> Iterator[None]:
         """A context in which `ask` calls `stop`, which must not block."""
         with self._lock:
             self._stop, asked = stop, self._asked
@@ -55,7 +51,7 @@ class StopSwitch:
             yield
         finally:
             with self._lock:
-                self._stop = _nothing
+                self._stop = lambda: None
 
 
 @final
@@ -79,7 +75,7 @@ class StopSignals:
         self._switch = switch
         self._is_repeated = False
         self._previous: dict[signal.Signals, Any] = {}
-        self.abort: Callable[[], object] = _nothing
+        self.abort: Callable[[], object] = lambda: None
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():

@@ -34,7 +34,7 @@ from samzapy.coordinator.server import made_for
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, backoff_of, run_token
+from samzapy.runner.base import Backoff, JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token
 from samzapy.runner.driver import coordinator_of, serve, watching
 from samzapy.runner.handover import OwnershipWatch
 from samzapy.runner.spark.application import SparkApplication, SparkJob
@@ -309,7 +309,7 @@ class SparkRun:
             spark,
             clock,
             self.options,
-            backoff=partial(backoff_of, config.spark),
+            backoff=partial(Backoff, config.spark.max_resubmits),
             shutdown_s=config.task.shutdown_ms / 1000,
         )
 

@@ -184,13 +184,10 @@ def spark_source(session: object = None) -> SparkSource:
 
 def spark_context(session: object) -> Any:
     """The context of a classic SparkSession, or the given one. Raises ConfigError for anything else."""
-    if isinstance(session, SparkContext):
-        found: Any = session
-    else:
-        try:
+    found: Any = session if isinstance(session, SparkContext) else None
+    if found is None:
+        with suppress(PySparkException):
             found = getattr(session, "sparkContext", None)
-        except PySparkException:
-            found = None
     if found is None:
         raise ConfigError([ConfigProblem("spark", type(session).__name__, "must be a classic SparkSession")])
     if found._jsc is None:  # noqa: SLF001  # not offered

@@ -221,6 +221,23 @@ def test_without_the_key_an_input_that_grows_is_announced_once(job, monkeypatch)
     assert len(run.heard("has grown")) == 2
 
 
+def test_a_changelog_that_grows_is_announced_once_with_the_way_back(job, monkeypatch):
+    monkeypatch.setattr(driver, "PACE_S", 0.1)
+    run = Run(load_job(job.flat))
+    job.task.calls.wait_for(("init",), 2)
+    job.admin.grow("counts-changelog", 4)
+    line = (
+        "warning: changelog mem.counts-changelog of store 'counts' has grown from 2 to 4 partitions: this run goes on "
+        "with the first 2, but no start accepts it, and Kafka takes no partition away. Before the next start copy its "
+        "entries to a changelog of another name, stores.counts.changelog (samzapy.dataframe.read_store, then "
+        "write_store with place_by)"
+    )
+    run.events.wait_for((line,), 1)
+    job.admin.grow("counts-changelog", 6)
+    assert run.stop().stopped
+    assert len(run.heard("has grown")) == 1
+
+
 def test_an_input_that_is_created_again_stops_the_job_and_fails_the_run(job):
     events, prepared = Calls(), prepare(load_job(job.flat))
     coordinator = coordinator_of(prepared, JobSpec(prepared.model, prepared.config.raw, prepared.ends))
