@@ -8,7 +8,7 @@ checkpoint. A restart begins there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -131,31 +131,3 @@ class StateCheckpointTask(ABC):
         Outputs of this call go with the commit. The state is persisted once the commit is durable, so the
         `context.task.positions` of this moment belong to both the state and the commit.
         """
-
-
-class CheckpointStore(ABC):
-    """Keeps the checkpoints of one task (Gearpump: `transaction.api.CheckpointStore`). One thread."""
-
-    @abstractmethod
-    def persist(self, time_ms: int, value: bytes) -> None:
-        """Keep `value` under `time_ms`, durably before returning; it replaces one that is there."""
-
-    @abstractmethod
-    def times(self) -> list[int]:
-        """The times of the complete checkpoints, ascending."""
-
-    @abstractmethod
-    def recover(self, time_ms: int) -> bytes:
-        """The value under `time_ms`. Raises RestoreError if it is damaged or not there."""
-
-    @abstractmethod
-    def remove(self, times: Collection[int]) -> None:
-        """Remove these; missing ones are not an error. A crash may leave some of them."""
-
-    @abstractmethod
-    def place(self, time_ms: int) -> str:
-        """The place of a checkpoint: a path, or a topic's partition and key."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release all resources; closing twice is allowed."""

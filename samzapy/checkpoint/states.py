@@ -22,7 +22,6 @@ from typing import TypeVar
 
 import msgspec
 
-from samzapy.api.event_time import CheckpointStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint import Clients
@@ -45,9 +44,9 @@ _Part = tuple[int, int] | None
 _HEAD: _Part = None
 
 
-class TopicCheckpointStore(CheckpointStore):
-    """The checkpoints of one task. They are read once, when first asked for; the first `persist` releases the
-    values."""
+class TopicCheckpointStore:
+    """Keeps the checkpoints of one task (Gearpump: `transaction.api.CheckpointStore`). One thread. They are read once,
+    when first asked for; the first `persist` releases the values."""
 
     #: Seconds that a read may go without progress; then RestoreError.
     patience_s = 60.0
@@ -74,6 +73,7 @@ class TopicCheckpointStore(CheckpointStore):
         self._parts: dict[int, set[_Part]] = {}
 
     def persist(self, time_ms: int, value: bytes) -> None:
+        """Keep `value` under `time_ms`, durably before returning; it replaces one that is there."""
         ssp = self._open()
         write = secrets.randbits(53)
         cuts = range(0, max(1, len(value)), PART_BYTES)
@@ -92,10 +92,12 @@ class TopicCheckpointStore(CheckpointStore):
         self._parts[time_ms] = set(parts)
 
     def times(self) -> list[int]:
+        """The times of the complete checkpoints, ascending."""
         self._open()
         return sorted(time_ms for time_ms, found in self._parts.items() if _HEAD in found)
 
     def recover(self, time_ms: int) -> bytes:
+        """The value under `time_ms`. Raises RestoreError if it is damaged or not there."""
         self._open()
         if _HEAD not in self._parts.get(time_ms, ()):
             raise RestoreError(f"{self.place(time_ms)}: there is no such state")
@@ -109,6 +111,7 @@ class TopicCheckpointStore(CheckpointStore):
         return value
 
     def remove(self, times: Collection[int]) -> None:
+        """Remove these; missing ones are not an error. A crash may leave some of them."""
         ssp = self._open()
         for time_ms in times:
             self._values.pop(time_ms, None)
@@ -117,10 +120,8 @@ class TopicCheckpointStore(CheckpointStore):
             self._producer().send([self._record(ssp, time_ms, part, None) for part in parts])
 
     def place(self, time_ms: int) -> str:
+        """The topic's partition, and the key."""
         return f"{self._open()} {_key(self._task, time_ms, _HEAD).decode()}"
-
-    def close(self) -> None:
-        """The maker of the clients closes them."""
 
     def _open(self) -> SystemStreamPartition:
         if self._ssp is None:
@@ -207,7 +208,7 @@ def _read_as(kind: type[T], data: bytes | None) -> T | None:
 _PARTITIONS = 16
 
 
-def state_checkpoints(job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
+def state_checkpoints(job: JobConfig, task_name: str, clients: Clients) -> TopicCheckpointStore:
     """The store of a task's states, in a topic on `task.checkpoint.system`. Connects to nothing yet. Raises
     ConfigError."""
     system = job.state_checkpoint.system

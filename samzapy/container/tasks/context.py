@@ -9,8 +9,9 @@ from typing import Any
 
 from samzapy.api.collector import MessageCollector, RequestScope, Sink, TaskCoordinator
 from samzapy.api.context import MetricsRegistry, TaskContext
-from samzapy.api.event_time import CheckpointStore, StateCheckpoints, StateCheckpointTask, TaskClock, TimedState, Timers
+from samzapy.api.event_time import StateCheckpoints, StateCheckpointTask, TaskClock, TimedState, Timers
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.checkpoint.states import TopicCheckpointStore
 from samzapy.clock import Clock
 from samzapy.errors import RestoreError, SamzapyError, StoreError, TaskFailed
 from samzapy.failpoints import reach
@@ -193,7 +194,7 @@ class KeptStateCheckpoints(StateCheckpoints):
     def __init__(
         self,
         task: str,
-        store: CheckpointStore,
+        store: TopicCheckpointStore,
         interval_ms: int,
         job_clock: Callable[[], int | None],
         offsets: Offsets,
@@ -295,9 +296,6 @@ class KeptStateCheckpoints(StateCheckpoints):
     def metrics(self) -> Mapping[str, float]:
         times = self._kept[0] or (0,)
         return {"written": self._written, "bytes": self._bytes, "oldest-ms": times[0], "newest-ms": times[-1]}
-
-    def close(self) -> None:
-        self._store.close()
 
     def _recoverable(self, times: list[int]) -> int:
         """The latest time up to the job's clock; the oldest time if the clock is unknown."""

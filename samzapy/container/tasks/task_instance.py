@@ -294,17 +294,10 @@ class TaskInstance(UserCalls):
         self.publish(metrics)
 
     def close(self) -> None:
-        """Call the user's `close`, if there is one, and release the state checkpoints. Only the first call does
-        anything, also if it raises."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            if isinstance(self.task, ClosableTask):
-                self.call("close", self.task.close)
-        finally:
-            if self.checkpoints is not None:
-                self.checkpoints.close()
+        """Call the user's `close`, if there is one. Only the first call does anything, also if it raises."""
+        if not self._closed and isinstance(self.task, ClosableTask):
+            self._closed = True
+            self.call("close", self.task.close)
 
     def warn_of_late_changes(self) -> None:
         """Log a warning if `close`, which comes after the last commit, has changed a store or sent something."""

@@ -53,8 +53,6 @@ def test_a_successor_finds_what_was_persisted_of_its_task(new_store):
     successor = new_store()
     assert successor.times() == [10, 20, 30]
     assert [successor.recover(time) for time in (10, 20, 30)] == [b"one", b"two", LARGE]
-    store.close()
-    successor.close()
 
 
 def test_one_time_may_be_persisted_again_and_the_newest_counts(new_store):

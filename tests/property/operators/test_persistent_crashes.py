@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobs.kept_states import KeptStates
 
 from samzapy import (
     ContainerContext,
@@ -15,7 +16,6 @@ from samzapy import (
     SystemStreamPartition,
 )
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.event_time import CheckpointStore
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.tasks.context import ContainerTaskContext, KeptStateCheckpoints
 from samzapy.coordinator.clocks import Clocks, KeptClocks
@@ -34,32 +34,6 @@ class StandingClock:
 
     def wall_ms(self):
         return 0
-
-
-class DictStore(CheckpointStore):
-    """Outlives its task, as a broker does."""
-
-    def __init__(self):
-        self.states = {}
-
-    def persist(self, time_ms, value):
-        self.states[time_ms] = value
-
-    def times(self):
-        return sorted(self.states)
-
-    def recover(self, time_ms):
-        return self.states[time_ms]
-
-    def remove(self, times):
-        for time_ms in times:
-            self.states.pop(time_ms, None)
-
-    def place(self, time_ms):
-        return f"dict[{time_ms}]"
-
-    def close(self):
-        pass
 
 
 class IdsTask(PersistentTask):
@@ -101,7 +75,7 @@ class TaskRig:
 
     def __init__(self, name, log, make, job_clock):
         self.name, self.log, self.make, self.job_clock = name, log, make, job_clock
-        self.store, self.outputs = DictStore(), Outputs()
+        self.store, self.outputs = KeptStates(), Outputs()
         self.committed = self.checkpoint = None
         self.start()
 

@@ -1,8 +1,9 @@
 """Which of a task's state checkpoints are recovered, kept and removed."""
 
 import pytest
+from jobs.kept_states import KeptStates
 
-from samzapy.api.event_time import CheckpointStore, StateCheckpointTask, TaskClock, TimedState
+from samzapy.api.event_time import StateCheckpointTask, TaskClock, TimedState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.tasks.context import KeptStateCheckpoints
 from samzapy.errors import RestoreError, TaskFailed
@@ -23,37 +24,11 @@ class TakingTask(StateCheckpointTask):
         return TimedState(10, b"taken")
 
 
-class States(CheckpointStore):
-    """States in a dict."""
-
-    def __init__(self):
-        self.values = {}
-
-    def persist(self, time_ms, value):
-        self.values[time_ms] = value
-
-    def times(self):
-        return sorted(self.values)
-
-    def recover(self, time_ms):
-        return self.values[time_ms]
-
-    def remove(self, times):
-        for time in times:
-            self.values.pop(time, None)
-
-    def place(self, time_ms):
-        return str(time_ms)
-
-    def close(self):
-        pass
-
-
 class Rig:
     """Attempts of one task; `job_clock` is the job's."""
 
     def __init__(self):
-        self.store = States()
+        self.store = KeptStates()
         self.job_clock = None
         self.clock = ManualClock()
         self.offsets = {SSP: 0}
