@@ -101,7 +101,7 @@ class RunningJob:
 
     def _has_ended_within(self, timeout_s: float | None) -> bool:
         left = float("inf") if timeout_s is None else timeout_s
-        # In slices: a signal that comes right before a wait, or to another thread, is handled when the main thread wakes.
+        # In slices: a signal right before a wait, or to another thread, is handled when the main thread wakes.
         while left > _LONGEST_WAIT_S and not self._ended.wait(_LONGEST_WAIT_S):
             left -= _LONGEST_WAIT_S
         return self._ended.wait(max(0.0, min(left, _LONGEST_WAIT_S)))

@@ -147,8 +147,8 @@ class JobConfig:
     Kubernetes Service, of a proxy. A request by any other name is refused, since a foreign page could have pointed it
     here."""
     prometheus_port: int = key("metrics.prometheus.port", integer(0, 65_535), 0)
-    """Container N serves its metrics to Prometheus, and to the driver, on this port + N of the executor's address, or of
-    loopback with a master on this machine. 0: on any free one. The driver passes scrapes on (`/containers/N/metrics`),
+    """Container N serves its metrics to Prometheus, and to the driver, on this port + N of the executor's address, or
+    of loopback with a master on this machine. 0: on any free one. The driver passes scrapes on (`/containers/N/metrics`),
     and serves the metrics of the job, its containers and its lag. A scrape sends the token that reads (`Authorization:
     Bearer`)."""
     handover_ms: int = key("job.handover.ms", integer(0, 3_600_000), 10_000)

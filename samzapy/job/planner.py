@@ -258,7 +258,8 @@ def keeps_state(stores: Mapping[str, StoreConfig]) -> bool:
 
 
 def without_idle_standbys(config: JobConfig, on_disk: Collection[str]) -> JobConfig:
-    """The job as it runs; `on_disk`: the stores that keep files. If every store with a changelog is in memory, it has no standbys, and a warning says so."""
+    """The job as it runs; `on_disk`: the stores that keep files. If every store with a changelog is in memory, it has
+    no standbys, and a warning says so."""
     logged = [name for name, store in config.stores.items() if store.changelog is not None]
     if not config.placement.standbys or not logged or any(name in on_disk for name in logged):
         return config

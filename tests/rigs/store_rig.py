@@ -13,8 +13,8 @@ from samzapy.testing import ManualClock
 
 
 def local_files(base: Path) -> LocalFiles:
-    """The files of store `s` of task `Partition 0` of `job-1` below `base`, at the time 17; a locked store is not waited
-    for."""
+    """The files of store `s` of task `Partition 0` of `job-1` below `base`, at the time 17; a locked store is not
+    waited for."""
     spec = StoreSpec(StoreConfig("s", "rocksdb", "string", "string"), RocksDbStorageEngineFactory())
     path = store_directory(base, "job-1", "s", "Partition 0")
     return LocalFiles(spec, path, ManualClock(wall_ms=17), lock_wait_s=0.0)

@@ -21,8 +21,8 @@ PROMISED_ZERO = {
 }
 
 
-#: What a cluster that is not well may cost, whatever the guarantee: seconds without an output once it is whole again, and
-#: per cent of a core that all processes of a job together use until then.
+#: What a cluster that is not well may cost, whatever the guarantee: seconds without an output once it is whole again,
+#: and per cent of a core that all processes of a job together use until then.
 MOST = {"silent_s": 15.0, "cpu_percent": 5.0}
 
 

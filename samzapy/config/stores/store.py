@@ -80,8 +80,8 @@ _PLAIN = "plain values"
 class StoreConfig:
     """One store. The serdes are empty if the job file leaves them to a view.
 
-    `changelog_properties`: topic settings of the changelog. `source`: the streams that fill the store instead of a changelog. `properties` are the keys
-    below `stores.NAME.` that its engine reads.
+    `changelog_properties`: topic settings of the changelog. `source`: the streams that fill the store instead of a
+    changelog. `properties` are the keys below `stores.NAME.` that its engine reads.
     """
 
     name: str

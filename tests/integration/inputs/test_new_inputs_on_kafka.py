@@ -1,4 +1,4 @@
-"""A job takes a new topic and new partitions of a real Kafka: it executes itself anew, also after kills at each step."""
+"""A job takes a new topic and new partitions of a real Kafka: it starts anew, also after kills at each step."""
 
 import os
 from collections import Counter
