@@ -44,6 +44,9 @@ _UNREACHABLE = frozenset(
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
         KafkaError._TRANSPORT,  # noqa: SLF001
         KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._DESTROY_BROKER,  # noqa: SLF001  # the broker that was asked has left the metadata
+        KafkaError._UNKNOWN_BROKER,  # noqa: SLF001
+        KafkaError._NODE_UPDATE,  # noqa: SLF001  # it has another address now
     }
 )
 _TIMED_OUT = frozenset(

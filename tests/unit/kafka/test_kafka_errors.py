@@ -107,9 +107,20 @@ def test_a_broker_that_goes_away_during_a_login_is_an_outage(code, text):
     assert transaction_error(KafkaError(code, text), "commit").outage
 
 
-@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN])
-def test_a_lost_connection_may_be_retried(code):
-    assert type(general_error(KafkaError(code, "x"), "kafka", "h:1")) is RetriableError
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._DESTROY_BROKER,
+        KafkaError._UNKNOWN_BROKER,
+        KafkaError._NODE_UPDATE,
+    ],
+)
+def test_a_lost_connection_may_be_retried_and_is_an_outage(code):
+    found = general_error(KafkaError(code, "x"), "kafka", "h:1")
+    assert (type(found), found.outage) == (RetriableError, True)
 
 
 def test_an_unknown_topic_is_named_without_its_partition():
