@@ -38,7 +38,6 @@ class TimeBound:
         self.latest: float = -1 if max_ahead_ms > 0 else inf
 
     def takes(self, time_ms: int) -> bool:
-        """Whether a time is within the bound."""
         if time_ms > self.latest:
             self.latest = self._wall_ms() + self._max_ahead_ms
         return time_ms <= self.latest
@@ -176,7 +175,6 @@ class IdleRule(Generic[S]):
         self.idle: set[S] = set()
 
     def receive(self, source: S, now: float) -> None:
-        """`source` has brought a message."""
         self._received_at[source] = now
         self.idle.discard(source)
 
@@ -186,7 +184,6 @@ class IdleRule(Generic[S]):
             self._received_at[source] = max(now, self._received_at[source])
 
     def forget(self, source: S) -> None:
-        """Remove a source."""
         del self._received_at[source]
         self.idle.discard(source)
 

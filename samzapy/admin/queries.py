@@ -78,7 +78,6 @@ class JobQueries:
         return StoreQueries(self, name, standby=standby)
 
     def close(self) -> None:
-        """Drop the connections."""
         for pool in self._pools.values():
             pool.clear()
 

@@ -81,7 +81,6 @@ class StoreEntries:
         self._values = Literal(store.msg_serde or "json", value_serde)
 
     def of_keys(self, keys: Sequence[str]) -> Iterator[Entry]:
-        """The entries of these keys."""
         return self._entries(Selection(frozenset(map(self._key, keys))))
 
     def absent(self, keys: Sequence[str], found: Sequence[Entry]) -> list[str]:
@@ -109,12 +108,10 @@ class StoreEntries:
         return key, self._values.decode(entry.value, f"{where}, key {key!r}", "value")
 
     def line(self, entry: Entry) -> str:
-        """The entry as a line of JSON."""
         key, value = self.values(entry)
         return as_json({"partition": entry.partition, "key": key, "value": value})
 
     def text(self, entry: Entry) -> str:
-        """The entry as key, tab, value."""
         return "\t".join(map(as_text, self.values(entry)))
 
     def export(self, entries: Iterable[Entry], file: Path, kind: str) -> int:

@@ -174,7 +174,6 @@ class _EarlierRuns:
 
     @property
     def were_waited_for(self) -> bool:
-        """Whether the start has waited for some of them."""
         return bool(self._waited)
 
     def added_to(self, record: JobRun) -> JobRun:

@@ -61,7 +61,6 @@ class Commands(click.Group):
     (`error: ...`, one each problem) on standard error and the exit code of the error's class."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -93,7 +92,6 @@ class Commands(click.Group):
         return result
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
-        """Run a command line and exit."""
         _take_any_text()
         given = list(sys.argv[1:] if args is None else args)
         # It may stand anywhere before `--`.
@@ -157,7 +155,6 @@ def _is_of_a_file(error: Exception) -> TypeGuard[OSError]:
 
 
 def _report(error: Exception, *, debug: bool) -> None:
-    """Print the error on standard error."""
     if isinstance(error, click.Abort):
         return
     if debug:

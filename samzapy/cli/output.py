@@ -193,12 +193,10 @@ class _Lasting:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write, or drop the text."""
         self._attempt(lambda: self._stream.write(text))
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or drop the unwritten text."""
         self._attempt(self._stream.flush)
 
     def _attempt(self, call: Callable[[], object]) -> None:
@@ -220,7 +218,6 @@ class QuietProgress(Progress):
     """Bars that print nothing where they are disabled. rich before 15 ends them with an empty line there."""
 
     def stop(self) -> None:
-        """Remove the bars."""
         if not self.disable:
             super().stop()
 
@@ -241,7 +238,6 @@ class Bars(QuietProgress):
         self._bars: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Show the progress of `what`."""
         if what not in self._bars:
             self._bars[what] = self.add_task(what, total=total)
         self.update(self._bars[what], completed=done, total=total)

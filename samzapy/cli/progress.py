@@ -44,12 +44,10 @@ class RunDisplay(QuietProgress):
         super().__init__(*columns, console=console, transient=True, disable=not has_bars)
 
     def event(self, line: str) -> None:
-        """Print one line above the bars."""
         with self._guard:
             line_on(self.console, line)
 
     def status(self, status: JobStatus) -> None:
-        """Show the present state of the job."""
         with self._guard:
             # A status is kept until it changes, and a job may have a thousand containers.
             changed = [item for item in status.containers if self._shown.get(item.id) is not item]
@@ -60,7 +58,6 @@ class RunDisplay(QuietProgress):
             self._show_progress(status)
 
     def _announce(self, container: ContainerStatus, before: ContainerStatus | None) -> None:
-        """Print a new attempt, and a new phase."""
         if container.attempts > max(1, before.attempts if before else 1):
             line_on(self.console, f"container {container.id}: attempt {container.attempts}")
         if container.phase and (before is None or before.phase != container.phase):
@@ -136,7 +133,6 @@ class _Plain(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one line."""
         line_on(self._console, self.format(record))
 
 

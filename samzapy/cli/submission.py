@@ -79,7 +79,6 @@ class RunningJob:
 
     @property
     def done(self) -> bool:
-        """Whether the job has ended, well or not."""
         return self._ended.is_set()
 
     def stop(self) -> None:

@@ -83,7 +83,6 @@ class PlacementConfig:
 
     @property
     def standbys(self) -> int:
-        """Standby containers for each container."""
         return self.copies - 1
 
 
@@ -189,7 +188,6 @@ class JobConfig:
         return JobContext(self.name, self.id, self.resolved)
 
     def base_dir(self, store: StoreConfig) -> Path:
-        """The folder of the store's local files."""
         return self.logged_store_base_dir if store.changelog is not None else self.non_logged_store_base_dir
 
     def stream(self, system_stream: SystemStream) -> StreamConfig:
@@ -330,7 +328,6 @@ def _named(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
 
 
 def _sources(config: JobConfig, *, replayed: bool) -> Iterator[tuple[SystemStream, str]]:
-    """The streams that fill stores without a changelog, each with its key."""
     for store in config.stores.values():
         if store.source is not None and store.source.replayed == replayed:
             key = f"stores.{store.name}.{'restore' if replayed else 'side'}.inputs"

@@ -101,7 +101,6 @@ class CoordinatorClient:
         return self._read(kind, path, self._request(method, path, body))
 
     def close(self) -> None:
-        """Drop the connections."""
         self._pool.clear()
 
     def _request(self, method: str, path: str, body: Any = None) -> bytes:

@@ -101,7 +101,6 @@ class Clocks:
         self._is_reported = stalled is not None
 
     def status(self) -> ClockStatus:
-        """The current clocks."""
         return ClockStatus(self._marks.current, self.checkpoint, dict(self._progress), self._stalled())
 
     def _advance(self, task: str, progress: TaskProgress) -> None:

@@ -222,16 +222,13 @@ class Coordinator:
 
     @property
     def stopping(self) -> bool:
-        """Whether a stop was asked for."""
         return self._leases.stopping
 
     @property
     def draining(self) -> bool:
-        """Whether a drain was asked for."""
         return self._leases.draining
 
     def status(self) -> JobStatus:
-        """The current status."""
         with self._lock:
             leases, progress = self._leases, self._progress
             now = self._clock.monotonic()

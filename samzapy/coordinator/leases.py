@@ -127,7 +127,6 @@ class Leases:
         return {container_id: self._standing(container_id, now) for container_id in self._grants}
 
     def standing(self, container_id: str) -> Standing:
-        """The standing of the container now."""
         return self._standing(container_id, self._clock.monotonic())
 
     def epoch(self, container_id: str) -> int | None:
@@ -136,7 +135,6 @@ class Leases:
         return None if grant is None else grant.epoch
 
     def state(self, container_id: str) -> ContainerState:
-        """The state of the container now."""
         return self.standing(container_id).state
 
     def _standing(self, container_id: str, now: float) -> Standing:

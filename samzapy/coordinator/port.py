@@ -155,7 +155,6 @@ class ContainerPorts:
 
     @property
     def routes(self) -> list[Route]:
-        """The routes that are passed on."""
         return [Route(f"/containers/{{id}}/{name}", self._pass_on) for name in ("metrics", "snapshot")]
 
     def ask(self, container_id: str, question: Question) -> Answer:

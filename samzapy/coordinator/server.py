@@ -58,7 +58,6 @@ class Tokens:
     """The tokens of one run. `act` may do everything, `read` may read everything, `cookie` is a browser's."""
 
     def __init__(self, act: str) -> None:
-        """`act`: the run's secret, any text."""
         self.act = act
         self.read = _derived(act, "samzapy: read")
         self.cookie = _derived(self.read, "samzapy: cookie")
@@ -107,7 +106,6 @@ class Guard:
         self._cookie = cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or pass on one request."""
         try:
             await self._answer(scope, receive, send)
         except h11.LocalProtocolError:

@@ -149,7 +149,6 @@ class JobStatus:
 
     @property
     def everyone(self) -> tuple[ContainerStatus, ...]:
-        """The containers and their standbys."""
         return (*self.containers, *self.standbys)
 
     @property
@@ -159,7 +158,6 @@ class JobStatus:
 
     @property
     def commits(self) -> int:
-        """Commits made."""
         return sum(container.commits for container in self.containers)
 
     @property

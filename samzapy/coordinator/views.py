@@ -85,8 +85,6 @@ class Inspector(ABC):
 
 
 class _Page:
-    """The page and what it asks for."""
-
     def __init__(self, coordinator: Coordinator, inspector: Inspector | None) -> None:
         self._coordinator = coordinator
         self._inspector = inspector

@@ -125,7 +125,6 @@ class Registration(msgspec.Struct, kw_only=True):
 
     @property
     def spec(self) -> JobSpec:
-        """The job."""
         return replace(self.job, ends=None if self.ends is None else dict(self.ends))
 
 

@@ -47,7 +47,6 @@ class Family:
 
     @property
     def sample_names(self) -> tuple[str, ...]:
-        """The names of its samples."""
         full = PREFIX + self.name
         return tuple([full + part for part in _PARTS.get(self.kind, ("",))])
 

@@ -61,15 +61,12 @@ class Registry(MetricsRegistry):
         self._asking = threading.Lock()
 
     def counter(self, group: str, name: str) -> Counter:
-        """The counter with this name."""
         return self._metric(group, name, Counter)
 
     def gauge(self, group: str, name: str) -> Gauge:
-        """The gauge with this name."""
         return self._metric(group, name, Gauge)
 
     def timer(self, group: str, name: str) -> Timer:
-        """The timer with this name."""
         return self._metric(group, name, Timer)
 
     def histogram(self, group: str, name: str, bounds: Sequence[float]) -> Histogram:
@@ -207,7 +204,6 @@ class Series:
         values[part, labels] = values.get((part, labels), 0.0) + value
 
     def collect(self) -> list[Metric]:
-        """The metrics in order of name."""
         # Most containers are never scraped, and the import takes a twentieth of a second.
         from prometheus_client import Metric  # noqa: PLC0415
 

@@ -99,7 +99,6 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def place(self) -> Place:
-        """The entry's place in the order of entries."""
         return self.key, self.partition
 
 
@@ -120,7 +119,6 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def size(self) -> int:
-        """The bytes of its keys and values."""
         return sum(len(entry.key) + len(entry.value) for entry in self.entries)
 
 
@@ -205,7 +203,6 @@ class CommittedStores:
             self._stores = None
 
     async def endpoint(self, request: Request) -> Response:
-        """Answer a packed question of the driver."""
         # Only a container with a port needs them.
         from starlette.concurrency import run_in_threadpool  # noqa: PLC0415
         from starlette.responses import PlainTextResponse, Response  # noqa: PLC0415

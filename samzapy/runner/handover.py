@@ -122,7 +122,6 @@ class Handover:
         return False
 
     def close(self) -> None:
-        """Close the clients."""
         self._asked.close()
         self._answers.close()
 

@@ -219,7 +219,6 @@ class _CheckedJob(StartableJob):
         )
 
     def close(self) -> None:
-        """Close the clients of the handover."""
         if self._handover is not None:
             self._handover.close()
 
@@ -315,7 +314,6 @@ def _logged(config: JobConfig) -> dict[SystemStream, StoreConfig]:
 
 
 def _further_streams(config: JobConfig) -> dict[SystemStream, StreamSpec]:
-    """The streams of metrics."""
     reported = [each.stream for each in config.metrics_reporters if each.stream]
     return {stream: new_stream(config.systems[stream.system], stream.stream, 1, LOG) for stream in reported}
 

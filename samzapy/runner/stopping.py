@@ -28,7 +28,6 @@ class StopSwitch:
 
     @property
     def asked(self) -> bool:
-        """Whether a stop was asked for."""
         return self._asked
 
     def ask(self) -> None:

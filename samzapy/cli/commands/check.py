@@ -143,7 +143,6 @@ def _show_job(config: JobConfig) -> None:
 
 
 def _new_inputs(task: TaskConfig) -> str:
-    """The text that says when the job takes new streams that match a pattern."""
     return "at a start" if task.refresh_ms is None else f"at a start, and every {task.refresh_ms:,} ms"
 
 

@@ -106,7 +106,6 @@ def _stall(stalled: dict[str, Any]) -> str:
 
 
 def _details(container: dict[str, Any]) -> None:
-    """The stack of a stall, and the traceback of the last failure."""
     stalled, failure = container["stalled"], container["failure"]
     if stalled is not None and stalled["stack"]:
         click.echo(f"container {container['id']} is stalled {_stall(stalled)}:\n{stalled['stack']}\n")

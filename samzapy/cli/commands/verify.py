@@ -85,7 +85,6 @@ class Verification:
         return 0
 
     def _write(self, rows: Sequence[Row]) -> None:
-        """Write the rows so far: a long run may be interrupted."""
         if self.as_json is not None:
             self.as_json.write_text("".join(json_text(row.to_json()) + "\n" for row in rows))
 
@@ -161,18 +160,15 @@ class _Lines(Listener):
     """Prints the events of the current scenario on standard error."""
 
     def begin(self, plan: Plan) -> None:
-        """A scenario starts."""
         click.echo(f"{plan}: {plan.events:,} events, {plan.faults:,} faults", err=True)
 
     def written(self, plan: Plan, events: int) -> None:
         """Nothing is shown."""
 
     def happened(self, plan: Plan, line: str) -> None:
-        """Print the line."""
         click.echo(f"{plan}: {line}", err=True)
 
     def end(self, row: Row) -> None:
-        """A scenario has ended."""
         click.echo(f"{row.plan}: {'kept' if row.kept else 'BROKEN'} in {row.seconds:.0f} s", err=True)
 
 

@@ -28,7 +28,6 @@ class KnownClasses:
         return self.short.get(text)
 
     def names(self) -> Iterable[str]:
-        """The short names."""
         return self.short
 
 

@@ -178,7 +178,6 @@ class SparkApplication:
 
     @property
     def alive(self) -> bool:
-        """Whether the driver's JVM runs."""
         return self._jvm.alive
 
     def check(self) -> None:

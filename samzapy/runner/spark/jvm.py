@@ -79,12 +79,10 @@ class DriverJvm:
 
     @property
     def pid(self) -> int:
-        """The JVM's process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM still runs."""
         return self._process.poll() is None
 
     @property
@@ -97,7 +95,6 @@ class DriverJvm:
         self._pass_on = True
 
     def kill(self) -> None:
-        """Kill the JVM at once."""
         self._process.kill()
 
     def close(self) -> None:

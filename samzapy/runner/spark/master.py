@@ -140,7 +140,6 @@ def _positive(text: str) -> bool:
 
 
 def _task_cpus(conf: Mapping[str, str]) -> int:
-    """The cores that Spark allocates to a task."""
     given = conf.get(_TASK_CPUS, "1")
     return int(given) if _positive(given) else 1
 

@@ -165,12 +165,10 @@ class Slot:
         return None if self.attempt is None else self.attempt.error()
 
     def cancel(self) -> None:
-        """Make Spark cancel the attempt."""
         if self.attempt is not None:
             self.attempt.cancel()
 
     def begin(self, attempt: SparkJob, now: float, before: int = 0) -> None:
-        """Start a new attempt."""
         self.attempt, self.started, self.before = attempt, now, before
         self.silent = self.avoided = None
 

@@ -335,7 +335,6 @@ class SparkRun:
 
 
 def _spec(prepared: PreparedJob, master: Master) -> JobSpec:
-    """The job as its containers get it."""
     config = prepared.config
     directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
     raw = config.raw if master.on_this_machine else without_sparks_secrets(config.raw)

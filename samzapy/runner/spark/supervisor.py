@@ -146,7 +146,6 @@ class Supervisor:
         self._unclaimed = Unclaimed(clock, spark, options.on_event)
 
     def stop(self) -> None:
-        """Make the containers commit and stop."""
         self._stop_asked = True
 
     @property
@@ -288,7 +287,6 @@ class Supervisor:
             self._coordinator.release(standby.id)
 
     def _end_standbys(self) -> None:
-        """Make the standbys complete and release their copies."""
         for standby in self._standbys:
             self._coordinator.release(standby)
         until = self._clock.monotonic() + RELEASE_S

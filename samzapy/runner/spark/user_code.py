@@ -97,7 +97,6 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # pyspark is not typ
     """Spark's own, which would lose the fields of structs without a word."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """See `pickle.Pickler`."""
         if type(obj).__module__ == "dataclasses" and type(obj).__qualname__ == "_FIELD_BASE":
             # Dataclasses compare these by identity, which Spark 3.5 does not keep: the class would have no fields.
             return getattr, (dataclasses, obj.name)
