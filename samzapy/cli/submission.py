@@ -176,11 +176,11 @@ def submit(
     loaded = load_job(source, on_top)
     if loaded.folder is None:
         loaded = replace(loaded, folder=_folder_of_program())
-    config, built, unfit = checked(loaded, lambda: runner_of(runner, spark))
+    config, built = checked(loaded, lambda: runner_of(runner, spark))
     display = RunDisplay(status_console()) if progress else _LoggedEvents()
 
     def start(options: RunOptions) -> JobOutcome:
-        return launch(config, built, options, display, until_end=until_end, unfit=unfit)
+        return launch(config, built, options, display, until_end=until_end)
 
     return RunningJob(config.name, start, display, stop or StopSwitch(), (job, task, overrides))
 

@@ -140,7 +140,7 @@ class Coordinator:
         normally, or if its process has registered another container since: Spark reuses a process after its attempt."""
         with self._lock:
             process = self._processes.get(container_id)
-            if process is None or self._leases.state(container_id) is ContainerState.DONE:
+            if process is None or self._leases.standing(container_id).state is ContainerState.DONE:
                 return None
             return process if self._last_of.get(process.identity) == container_id else None
 
@@ -148,7 +148,8 @@ class Coordinator:
         """The attempts with expired leases that have not reported their end: container, epoch and Spark's id of the
         task, if known."""
         with self._lock:
-            attempts = [(i, self._leases.epoch(i) or 0, self._processes.get(i)) for i in self._leases.overdue]
+            leases = self._leases
+            attempts = [(i, leases.standing(i).epoch or 0, self._processes.get(i)) for i in leases.overdue]
         return [(i, epoch, None if process is None else process.spark_task) for i, epoch, process in attempts]
 
     @property
@@ -232,9 +233,8 @@ class Coordinator:
         with self._lock:
             leases, progress = self._leases, self._progress
             now = self._clock.monotonic()
-            standings = leases.standings(now)
             containers, standbys = (
-                tuple([progress.status(each, standings[each], now) for each in ids])
+                tuple([progress.status(each, leases.standing(each), now) for each in ids])
                 for ids in (self._ids, self._standbys)
             )
             return JobStatus(

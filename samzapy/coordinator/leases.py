@@ -15,7 +15,7 @@ milliseconds. No I/O, no lock: one caller at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -119,33 +119,17 @@ class Leases:
     @property
     def overdue(self) -> tuple[str, ...]:
         """The containers with an expired lease of an attempt that has not reported its end."""
-        now = self._clock.monotonic()
-        return tuple([container_id for container_id, grant in self._grants.items() if _has_expired(grant, now)])
-
-    def standings(self, now: float) -> Mapping[str, Standing]:
-        """The standing of each container at the time `now` of the monotonic clock."""
-        return {container_id: self._standing(container_id, now) for container_id in self._grants}
+        return tuple([name for name, grant in self._grants.items() if grant is not None and self._has_expired(grant)])
 
     def standing(self, container_id: str) -> Standing:
-        return self._standing(container_id, self._clock.monotonic())
-
-    def epoch(self, container_id: str) -> int | None:
-        """The newest epoch, None before the first attempt."""
-        grant = self._grants[container_id]
-        return None if grant is None else grant.epoch
-
-    def state(self, container_id: str) -> ContainerState:
-        return self.standing(container_id).state
-
-    def _standing(self, container_id: str, now: float) -> Standing:
+        """The standing of the container now."""
         grant, attempts = self._grants[container_id], self._attempts[container_id]
         if grant is None:
             return Standing(ContainerState.WAITING, attempts, None)
-        return Standing(ContainerState.LOST if _has_expired(grant, now) else grant.state, attempts, grant.epoch)
+        return Standing(ContainerState.LOST if self._has_expired(grant) else grant.state, attempts, grant.epoch)
+
+    def _has_expired(self, grant: _Grant) -> bool:
+        return grant.state is ContainerState.RUNNING and self._clock.monotonic() >= grant.expires
 
     def _expiry(self) -> float:
         return self._clock.monotonic() + self.duration_s
-
-
-def _has_expired(grant: _Grant | None, now: float) -> bool:
-    return grant is not None and grant.state is ContainerState.RUNNING and now >= grant.expires

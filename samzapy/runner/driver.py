@@ -26,7 +26,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, final
 
 from samzapy.admin.positions import CHECKPOINT_CLOCK
@@ -128,7 +127,8 @@ def serve(config: JobConfig, coordinator: Coordinator, token: str, at: Addresses
 
 @contextmanager
 def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOptions) -> Iterator[OwnershipWatch]:
-    """Run the checks of a job as long as the context lasts: its owner, its clock, its inputs and its changelogs."""
+    """Run the checks of a job as long as the context lasts: its owner, its clock, its inputs and its changelogs. Raises
+    EnvironmentFailure at the end if an input was created again."""
     config, stop, lease_ms = prepared.config, options.stop, prepared.config.spark.lease_ms
     checks = Checks(JobRecords.of(config, "checks"))
     ownership = Ownership(config.name, checks.records, prepared.run_id)
@@ -140,15 +140,15 @@ def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOption
         starts_again = inputs.changed and not (stop.asked or coordinator.draining)
         return prepared.run_id or "" if starts_again else None
 
-    with (
-        InputsWatch(prepared, coordinator, checks, options.on_event) as inputs,
-        OwnershipWatch(
-            ownership, coordinator, checks, lease_ms, options, restart=restart, has_drained=drained
-        ) as watch,
-    ):
-        ClockKeeper(checks, coordinator)
+    with OwnershipWatch(
+        ownership, coordinator, checks, lease_ms, options, restart=restart, has_drained=drained
+    ) as watch:
+        inputs = InputsWatch(prepared, coordinator, checks, options.on_event)
+        keep_clock(checks, coordinator)
         watch_changelogs(prepared, checks, options.on_event)
         yield watch
+    if inputs.replaced:
+        raise EnvironmentFailure(inputs.replaced)
 
 
 def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[str], None]) -> None:
@@ -172,33 +172,29 @@ def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[
         checks.add(Row("changelogs", PACE_S, check))
 
 
-@final
-class ClockKeeper:
-    """Writes the coordinator's checkpoint clock to the broker after each change, and at the end of the checks.
+def keep_clock(checks: Checks, coordinator: Coordinator) -> None:
+    """Write the coordinator's checkpoint clock to the broker after each change, and at the end of the checks.
 
     After the loss of its driver, a job starts again at that clock. Tasks get a clock only after it is written, so no
     later start needs the states that they then remove. For a job without tasks that keep a state of their own, nothing
     is written. Gearpump calls this `SnapshotStartClock`."""
 
-    def __init__(self, checks: Checks, coordinator: Coordinator) -> None:
-        """Adds itself to `checks`."""
-        self._records = checks.records
-        self._coordinator = coordinator
-        checks.add(Row("clock", _CLOCK_PACE_S, self._keep, last=self._keep))
-
-    def _keep(self) -> bool:
-        clock = self._coordinator.status().clocks.checkpoint
-        if clock is None or clock == self._coordinator.kept_checkpoint_clock or self._coordinator.abandoned is not None:
+    def keep() -> bool:
+        clock = coordinator.status().clocks.checkpoint
+        if clock is None or coordinator.abandoned is not None:
             return True
-        self._records.checkpoints.write_record(JobRecord.CLOCK, {CHECKPOINT_CLOCK: clock})
-        self._coordinator.keep_checkpoint_clock(clock)
+        if clock != coordinator.kept_checkpoint_clock:
+            checks.records.checkpoints.write_record(JobRecord.CLOCK, {CHECKPOINT_CLOCK: clock})
+            coordinator.keep_checkpoint_clock(clock)
         return True
+
+    checks.add(Row("clock", _CLOCK_PACE_S, keep, last=keep))
 
 
 @final
 class InputsWatch:
-    """A context with a row of the checks: the inputs of the job. It ends after the checks, and raises
-    EnvironmentFailure at its end if an input was created again, unless there is an exception already."""
+    """A row of the checks: the inputs of the job. `changed`: the containers were stopped so that the job starts again.
+    `replaced`: an input was created again, as the message of the run's failure; empty for none."""
 
     def __init__(
         self,
@@ -208,11 +204,11 @@ class InputsWatch:
         on_event: Callable[[str], None],
         pace_s: float = PACE_S,
     ) -> None:
-        """`coordinator` stops the containers. `on_event` gets a line for each change."""
+        """`on_event` gets a line for each change."""
         config = self._config = prepared.config
         self._given = prepared.given or config
         self._coordinator = coordinator
-        self._checks = checks
+        self._records = checks.records
         self._on_event = on_event
         self._known = {
             stream: description
@@ -223,23 +219,13 @@ class InputsWatch:
         self._task_class = load_task_class(config.task.task_class)
         refresh_ms = self._given.task.refresh_ms
         self._follows = refresh_ms is not None and prepared.endless
-        self._pace_s = pace_s if refresh_ms is None else min(pace_s, refresh_ms / 1000)
-        self._replaced = ""
         self._refused: set[SystemStream] = set()
-        self.changed = False
-        """Whether the containers were stopped so that the job starts again."""
-
-    def __enter__(self) -> InputsWatch:
+        self.changed, self.replaced = False, ""
         if self._known or self._follows:
-            self._checks.add(Row("inputs", self._pace_s, self._check))
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._replaced and kind is None:
-            raise EnvironmentFailure(self._replaced)
+            checks.add(Row("inputs", pace_s if refresh_ms is None else min(pace_s, refresh_ms / 1000), self._check))
 
     def _check(self) -> bool:
-        clients = self._checks.records.clients
+        clients = self._records.clients
         described = clients.describe(self._known)
         if self._is_replaced(described):
             return False
@@ -258,13 +244,13 @@ class InputsWatch:
         for stream, now in described.items():
             before = self._known[stream]
             if now is not None and now.stream_id != before.stream_id:
-                self._replaced = (
+                self.replaced = (
                     f"{stream}: it was deleted and created again while the job ran (id {before.stream_id}, now "
                     f"{now.stream_id}), so the positions of the job mean nothing in it: the job stops; the next start "
                     "says how to go on"
                 )
                 self._coordinator.stop()
-                self._on_event(f"error: {self._replaced}")
+                self._on_event(f"error: {self.replaced}")
                 return True
         return False
 
@@ -294,7 +280,7 @@ class InputsWatch:
     def _unfit(self, counts: Mapping[SystemStream, int]) -> str:
         """The reason why a start would refuse these partition counts; empty if it would not."""
         inputs = {stream: count for stream, count in counts.items() if stream in self._config.task.inputs}
-        recorded = from_json(self._checks.records.checkpoints.read_record(JobRecord.INPUTS).newest)
+        recorded = from_json(self._records.checkpoints.read_record(JobRecord.INPUTS).newest)
         try:
             followed = follow_growth(recorded, inputs, keeps_state=keeps_state(self._config.stores))
             check_copartitioned(self._config, followed, self._task_class)

@@ -16,15 +16,16 @@ from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.prepare import preparing
 
 
-def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig, Runner, tuple[str, ...]]:
-    """Import the user's code, make the runner and let it check the job; returns the job to run, runner and warnings.
+def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig, Runner]:
+    """Import the user's code, make the runner and let it check the job; returns the job to run, with the runner's
+    warnings, and the runner.
 
     Creates nothing and connects to nothing. Raises ConfigError, EnvironmentFailure.
     """
     imported_code(config)
     built = runner()
     fitted = built.fit(config)
-    return fitted, built, built.check(fitted)
+    return replace(fitted, warnings=(*built.check(fitted), *fitted.warnings)), built
 
 
 def launch(
@@ -34,12 +35,11 @@ def launch(
     shown: AbstractContextManager[object],
     *,
     until_end: bool,
-    unfit: tuple[str, ...] = (),
 ) -> JobOutcome:
     """Run a job to its end as `launch_once` does, and again from the beginning as often as it has to."""
     after: str | None = ""
     while after is not None:
-        outcome = launch_once(config, runner, options, shown, until_end=until_end, unfit=unfit, after=after)
+        outcome = launch_once(config, runner, options, shown, until_end=until_end, after=after)
         after = outcome.restart
     return outcome
 
@@ -51,12 +51,11 @@ def launch_once(
     shown: AbstractContextManager[object],
     *,
     until_end: bool,
-    unfit: tuple[str, ...] = (),
     after: str = "",
 ) -> JobOutcome:
-    """Check the surroundings of a job, claim it and run it; blocks. `shown` is entered after the checks. `unfit`: the
-    warnings of `checked`; they and the job's go to `options.on_event`. `after`: the id of the run that this one starts
-    again, empty for none. If another run has taken the job over meanwhile, this one ends well.
+    """Check the surroundings of a job, claim it and run it; blocks. `shown` is entered after the checks. The job's
+    warnings go to `options.on_event`. `after`: the id of the run that this one starts again, empty for none. If another
+    run has taken the job over meanwhile, this one ends well.
 
     Raises ConfigError, EnvironmentFailure, and the errors of the run.
     """
@@ -72,7 +71,7 @@ def launch_once(
         claimed = True
         if after:
             reach("inputs.4")
-        for warning in (*unfit, *prepared.warnings):
+        for warning in prepared.warnings:
             options.on_event(f"warning: {warning}")
         for weaker in prepared.guarantee_warnings:
             if not weaker.durability:

@@ -66,7 +66,12 @@ _OWNERS = (
         "if self._abandoned or grant is None:",
         (_LEASES,),
     ),
-    Mutant("samzapy/coordinator/leases.py", "now >= grant.expires", "now > grant.expires", (_LEASES,)),
+    Mutant(
+        "samzapy/coordinator/leases.py",
+        "monotonic() >= grant.expires",
+        "monotonic() > grant.expires",
+        (_LEASES,),
+    ),
     Mutant(
         "samzapy/coordinator/leases.py",
         "max(self._last_epoch + 1, self._clock.wall_ms() if self._by_clock else 0)",

@@ -77,9 +77,7 @@ def _run(job: Path, overrides: Mapping[str, str], after: str, flags: Mapping[str
     from samzapy.runner.launch import checked, launch_once
     from samzapy.runner.local import runner_of
 
-    config, chosen, unfit = checked(
-        load_job(job, overrides, strict=flags["strict"]), lambda: runner_of(flags["runner"])
-    )
+    config, chosen = checked(load_job(job, overrides, strict=flags["strict"]), lambda: runner_of(flags["runner"]))
     display = RunDisplay(status_console())
     log = config.supervision.log
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
@@ -92,7 +90,7 @@ def _run(job: Path, overrides: Mapping[str, str], after: str, flags: Mapping[str
         with display, process_logging(log, config.job_name, file, container, terminal):
             yield
 
-    outcome = launch_once(config, chosen, options, shown(), until_end=flags["until_end"], unfit=unfit, after=after)
+    outcome = launch_once(config, chosen, options, shown(), until_end=flags["until_end"], after=after)
     if outcome.restart is not None:
         return outcome.restart
     whole = {**outcome.status.to_json(), "stopped": outcome.stopped}

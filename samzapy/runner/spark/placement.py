@@ -174,32 +174,6 @@ class Slot:
 
 
 @final
-class Executors:
-    """The present executors, as a row of the checks lists them: the supervisor must not wait for a JVM that hangs."""
-
-    def __init__(self, list_now: Callable[[], Sequence[Place]]) -> None:
-        self._list_now = list_now
-        self._ever: set[Place] = set()
-        self.present: tuple[Place, ...] = ()
-
-    def watch(self, checks: Checks) -> None:
-        """List them now, and again from now on."""
-        self.poll()
-        checks.add(Row("executors", _EXECUTORS_PACE_S, self.poll), asks=False)
-
-    def poll(self) -> bool:
-        """List them; returns whether to go on."""
-        self.present = tuple(self._list_now())
-        self._ever.update(self.present)
-        return True
-
-    def has_lost(self, place: Place) -> bool:
-        """Whether Spark lists executors, but this one no more. An empty list means that all are lost, or that Spark
-        does not answer."""
-        return bool(self.present) and place in self._ever and place not in self.present
-
-
-@final
 class Places:
     """Runs a container where its state is: in the executor that ran it before, on its host, or at one of its standbys.
 
@@ -211,13 +185,29 @@ class Places:
     3. It waits for room while a standby of the container occupies some.
     """
 
-    def __init__(self, coordinator: Coordinator, executors: Executors, locality: Locality) -> None:
+    def __init__(
+        self, coordinator: Coordinator, list_executors: Callable[[], Sequence[Place]], locality: Locality
+    ) -> None:
         self._coordinator = coordinator
         self._model = coordinator.spec.model
         self._containers = {container.id: container for container in self._model.containers}
-        self._executors = executors
+        self._list_executors = list_executors
         self._locality = locality
         self._noted: dict[str, Place] = {}
+        self._present: tuple[Place, ...] = ()
+        self._ever: set[Place] = set()
+
+    def watch(self, checks: Checks) -> None:
+        """List the executors now, and by a row of the checks from now on: the supervisor must not wait for a JVM that
+        hangs."""
+        self.poll()
+        checks.add(Row("executors", _EXECUTORS_PACE_S, self.poll), asks=False)
+
+    def poll(self) -> bool:
+        """List the executors; returns whether to go on."""
+        self._present = tuple(self._list_executors())
+        self._ever.update(self._present)
+        return True
 
     def note(self, slot: Slot, status: ContainerStatus) -> None:
         """Note the place of a restored container's state: where it runs, or ran, if it ended before this call."""
@@ -240,7 +230,8 @@ class Places:
             slot.silent = None
         elif slot.silent is None:
             slot.silent = now
-        if self._executors.has_lost(place):
+        # An empty list means that all are lost, or that Spark does not answer.
+        if self._present and place in self._ever and place not in self._present:
             return f"{EXECUTOR_LOST}: container {slot.id} has lost executor {place.executor} on {place.host}"
         if slot.silent is not None and now - slot.silent > SILENT_S:
             slot.avoided = place
@@ -250,8 +241,8 @@ class Places:
     def standby_to_release(self, slot: Slot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
         """The standby that makes room for the slot, after an attempt that ended for `reason`: one that has caught up;
         if the host of the state is gone or has no room, any standby. None if no standby has to."""
-        self._executors.poll()
-        place, present = self._locality.of(self._containers[slot.id]), self._executors.present
+        self.poll()
+        place, present = self._locality.of(self._containers[slot.id]), self._present
         if slot.given_up is None and EXECUTOR_LOST not in reason and place in present:
             return None
         ids = self._standbys(slot, status)
@@ -266,13 +257,13 @@ class Places:
         if slot.released is not None:
             place, slot.released = self.place(slot.released), None
         if place is not None and place == slot.avoided:
-            return [exactly(other) for other in self._executors.present if other != place]
+            return [exactly(other) for other in self._present if other != place]
         return [] if place is None else self._locations([place])
 
     def standby_locations(self, at: Place) -> list[str]:
         """The preferred places of a standby whose container runs at `at`, empty for nowhere: another host, or else
         another executor."""
-        others = [place for place in self._executors.present if place != at]
+        others = [place for place in self._present if place != at]
         return self._locations([place for place in others if place.host != at.host] or others)
 
     def place(self, container_id: str) -> Place | None:
@@ -282,12 +273,12 @@ class Places:
 
     def _standbys(self, slot: Slot, status: Mapping[str, ContainerStatus]) -> list[str]:
         """The container's standbys that run in an executor that is still there."""
-        ids, present = self._model.standbys_of(slot.id), self._executors.present
-        return [i for i in ids if status[i].state == ContainerState.RUNNING.value and self.place(i) in present]
+        ids = self._model.standbys_of(slot.id)
+        return [i for i in ids if status[i].state == ContainerState.RUNNING.value and self.place(i) in self._present]
 
     def _locations(self, places: Sequence[Place]) -> list[str]:
         """The present executors, and the hosts: Spark takes the most exact location with room."""
-        exact = [exactly(place) for place in places if place in self._executors.present]
+        exact = [exactly(place) for place in places if place in self._present]
         return [*exact, *dict.fromkeys(place.host for place in places)]
 
 

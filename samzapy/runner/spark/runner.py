@@ -7,9 +7,9 @@ for a JVM that hangs. A run never waits in silence, and ends after `START_S`.
 
 A `SparkRun` is the run of a claimed job:
 
-    STARTING --_start--> RUNNING --_supervise: every container is done, or has stopped--> ENDED
-        |                                                                                  ^
-        +--_end_before_spark: it was asked to stop, or has lost the job-------------------+
+    STARTING --_start--> RUNNING --Supervisor.run: every container is done, or has stopped--> ENDED
+        |                                                                                      ^
+        +--_end_before_spark: it was asked to stop, or has lost the job-----------------------+
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from samzapy.runner.handover import OwnershipWatch
 from samzapy.runner.spark.application import SparkApplication, SparkJob
 from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.master import Master, check_reach, checked_master, coordinator_host, without_sparks_secrets
-from samzapy.runner.spark.placement import Executors, Locality, Places, place_records
+from samzapy.runner.spark.placement import Locality, Places, place_records
 from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.supervisor import Patience, StoppedUncommitted, Supervisor
 from samzapy.runner.spark.user_code import TravellingCode
@@ -73,56 +73,27 @@ def _in_thread(name: str, call: Callable[[], Any]) -> Future[Any]:
 
 
 @final
-class Start:
-    """The ways to end a Spark that starts: `close` ends in order what has been `opened`, `kill` ends it at once."""
-
-    def __init__(self) -> None:
-        self.opened = ExitStack()
-        self._jvm: DriverJvm | None = None
-        self._closing = threading.Lock()
-        self._given_up = False
-        self.killed = False
-
-    def began(self, jvm: DriverJvm) -> None:
-        """Spark's JVM runs, and does not answer yet."""
-        self._jvm = jvm
-        if self.killed:
-            jvm.kill()
-
-    def kill(self) -> None:
-        """Kill the JVM, now or as soon as there is one."""
-        self.killed = True
-        if self._jvm is not None:
-            self._jvm.kill()
-
-    def close(self, *, gives_up: bool = True) -> None:
-        """Close what has been opened. A Spark without a JVM of this run cannot be killed, and may still start after the
-        run has `given up`: at its end the start itself closes it then."""
-        with self._closing:
-            self._given_up |= gives_up
-            if self._given_up:
-                self.opened.close()
-
-    @property
-    def last_line(self) -> str:
-        """The last line of the JVM's output, if it has a JVM of this run."""
-        return "" if self._jvm is None else f"; its last line: {self._jvm.last_line}"
-
-
-@final
 class StartingSpark:
-    """Starts Spark in a thread when entered, and stops it when left."""
+    """Starts Spark in a thread when entered, and stops it when left: `opened` is closed in order, `kill` ends it at
+    once."""
 
     def __init__(
-        self, start: Callable[[Start], SparkApplication], address: str, clock: Clock, on_event: Callable[[str], None]
+        self,
+        start: Callable[[StartingSpark], SparkApplication],
+        address: str,
+        clock: Clock,
+        on_event: Callable[[str], None],
     ) -> None:
-        """`start` puts the closers of Spark on `Start.opened`. `address`: Spark's master. `on_event` gets a line when
-        Spark takes long."""
+        """`start` puts the closers of Spark on `opened`. `address`: Spark's master. `on_event` gets a line when Spark
+        takes long."""
         self._start = start
         self._address = address
         self._clock = clock
         self._on_event = on_event
-        self._spark = Start()
+        self.opened = ExitStack()
+        self._jvm: DriverJvm | None = None
+        self._closing = threading.Lock()
+        self._given_up = self._killed = False
 
     def __enter__(self) -> StartingSpark:
         self._patience = Patience(self._clock)
@@ -131,17 +102,37 @@ class StartingSpark:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if kind is not None and not issubclass(kind, Exception):
-            self._spark.kill()
-        if not self._is_over_within(_KILLED_S if self._spark.killed else _STARTED_S):
-            self._spark.kill()
+            self._kill()
+        if not self._is_over_within(_KILLED_S if self._killed else _STARTED_S):
+            self._kill()
             self._is_over_within(_KILLED_S)
-        self._spark.close()
+        self._close(gives_up=True)
+
+    def began(self, jvm: DriverJvm) -> None:
+        """Spark's JVM runs, and does not answer yet."""
+        self._jvm = jvm
+        if self._killed:
+            jvm.kill()
+
+    def _kill(self) -> None:
+        """Kill the JVM, now or as soon as there is one."""
+        self._killed = True
+        if self._jvm is not None:
+            self._jvm.kill()
 
     def _begin(self) -> SparkApplication:
         try:
-            return self._start(self._spark)
+            return self._start(self)
         finally:
-            self._spark.close(gives_up=False)
+            self._close(gives_up=False)
+
+    def _close(self, *, gives_up: bool) -> None:
+        """Close what has been opened. A Spark without a JVM of this run cannot be killed, and may still start after the
+        run has given it up: at its end the start itself closes it then."""
+        with self._closing:
+            self._given_up |= gives_up
+            if self._given_up:
+                self.opened.close()
 
     def application(self, stopped: Callable[[], bool] = bool) -> SparkApplication | None:
         """Spark, once it has started; None, and no Spark at all, if `stopped` says so before.
@@ -149,19 +140,17 @@ class StartingSpark:
         Raises EnvironmentFailure, also after the limit, and ConfigError."""
         while not self._is_over_within(0):
             if stopped():
-                self._spark.kill()
+                self._kill()
                 return None
-            if self._patience.waited >= START_S:
-                last = self._spark.last_line
-                self._spark.kill()
+            waited = self._patience.waited
+            last = "" if self._jvm is None else f"; its last line: {self._jvm.last_line}"
+            if waited >= START_S:
+                self._kill()
                 raise EnvironmentFailure(
                     f"job.spark.master: Spark did not start on {self._address} within {START_S:g} s{last}"
                 )
             if self._patience.is_out():
-                self._on_event(
-                    f"Spark has not started on {self._address} after {self._patience.waited:.0f} "
-                    f"s{self._spark.last_line}"
-                )
+                self._on_event(f"Spark has not started on {self._address} after {waited:.0f} s{last}")
         application: SparkApplication = self._started.result()
         return application
 
@@ -215,9 +204,9 @@ class SparkRunner(Runner):
         tls = not master.on_this_machine if config.spark.coordinator_tls is None else config.spark.coordinator_tls
         identity = made_for(host, datetime.now(timezone.utc)) if tls else None
 
-        def start(spark: Start) -> SparkApplication:
-            source = self._source.application(config, master, token, verbose=options.verbose, began=spark.began)
-            return spark.opened.enter_context(source)
+        def start(starting: StartingSpark) -> SparkApplication:
+            source = self._source.application(config, master, token, verbose=options.verbose, began=starting.began)
+            return starting.opened.enter_context(source)
 
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job
         # failed, so the handlers go last; and containers are answered until Spark has stopped.
@@ -274,14 +263,19 @@ class SparkRun:
                 self._end_before_spark()
             else:
                 supervisor = self._start(spark, watch, clock)
+                self.signals.abort = spark.kill
                 try:
-                    self._supervise(supervisor, spark)
+                    with self.options.stop.stops(supervisor.stop):
+                        supervisor.run()
                 except StoppedUncommitted as failure:
                     if not watch.may_restart or watch.lets_go:
                         raise
                     self.options.on_event(f"{failure}; the job starts again from its last commit")
                     uncommitted = failure
-            self._free_ports(watch)
+            config = self.prepared.config
+            if watch.lets_go and (config.spark.coordinator_port or config.page_port):
+                # The next run waits for the job, and for these ports.
+                self.service.close()
         # A stop or a handover may have come until the run had noted its end.
         if uncommitted is not None and watch.restart is None:
             raise uncommitted
@@ -293,10 +287,11 @@ class SparkRun:
     def _start(self, spark: SparkApplication, watch: OwnershipWatch, clock: Clock) -> Supervisor:
         """The supervisor of the containers on that Spark, with its rows of the checks."""
         config = self.prepared.config
-        locality, executors = Locality(place_records(config)), Executors(spark.executors)
+        locality = Locality(place_records(config))
+        places = Places(self.coordinator, spark.executors, locality)
         locality.watch(watch.checks)
         spark.wait_for(locality.hosts())
-        executors.watch(watch.checks)
+        places.watch(watch.checks)
         work = pickle.dumps((self.service.address, self.code))
 
         def submit(container_id: str, locations: Sequence[str], ended: Callable[[], None]) -> SparkJob:
@@ -305,18 +300,13 @@ class SparkRun:
         return Supervisor(
             self.coordinator,
             submit,
-            Places(self.coordinator, executors, locality),
+            places,
             spark,
             clock,
             self.options,
             backoff=partial(Backoff, config.spark.max_resubmits),
             shutdown_s=config.task.shutdown_ms / 1000,
         )
-
-    def _supervise(self, supervisor: Supervisor, spark: SparkApplication) -> None:
-        self.signals.abort = spark.kill
-        with self.options.stop.stops(supervisor.stop):
-            supervisor.run()
 
     def _end_before_spark(self) -> None:
         """End a run that was asked to stop while Spark started, so that no container has run. Raises
@@ -326,12 +316,6 @@ class SparkRun:
         if not self.coordinator.stopping:
             self.options.on_event(STOPPING)
             self.coordinator.stop()
-
-    def _free_ports(self, watch: OwnershipWatch) -> None:
-        """Stop listening at the ports of the job file for the next run, if that waits for the job."""
-        config = self.prepared.config
-        if watch.lets_go and (config.spark.coordinator_port or config.page_port):
-            self.service.close()
 
 
 def _spec(prepared: PreparedJob, master: Master) -> JobSpec:

@@ -16,10 +16,10 @@ def leases(clock):
 
 
 def test_a_container_waits_until_its_first_attempt_registers(leases):
-    assert leases.state("0") is ContainerState.WAITING
+    assert leases.standing("0").state is ContainerState.WAITING
     leases.grant("0")
-    assert leases.state("0") is ContainerState.RUNNING
-    assert leases.state("1") is ContainerState.WAITING
+    assert leases.standing("0").state is ContainerState.RUNNING
+    assert leases.standing("1").state is ContainerState.WAITING
 
 
 def test_epochs_grow_within_a_millisecond_and_when_the_clock_is_set_back(leases, clock):
@@ -58,14 +58,14 @@ def test_a_container_that_is_done_stays_done_when_time_goes_by(leases, clock):
     leases.finish("0", epoch, ContainerState.DONE)
     clock.advance_to(100.0)
     leases.renew("0", epoch)
-    assert leases.state("0") is ContainerState.DONE
+    assert leases.standing("0").state is ContainerState.DONE
 
 
 def test_what_a_superseded_attempt_says_about_its_end_does_not_count(leases):
     old = leases.grant("0")
     leases.grant("0")
     leases.finish("0", old, ContainerState.LOST)
-    assert leases.state("0") is ContainerState.RUNNING
+    assert leases.standing("0").state is ContainerState.RUNNING
 
 
 def test_a_released_attempt_is_asked_to_stop_and_its_successor_and_the_others_are_not(leases):

@@ -9,13 +9,11 @@ from jobs.memory_job import Calls, CountingTask, MemoryJob
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec, SystemTraits
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner import driver
 from samzapy.runner.base import RunOptions
-from samzapy.runner.checks import Checks
-from samzapy.runner.driver import InputsWatch, coordinator_of
+from samzapy.runner.driver import InputsWatch, coordinator_of, watching
 from samzapy.runner.launch import launch, launch_once
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -238,18 +236,17 @@ def test_a_changelog_that_grows_is_announced_once_with_the_way_back(job, monkeyp
     assert len(run.heard("has grown")) == 1
 
 
-def test_an_input_that_is_created_again_stops_the_job_and_fails_the_run(job):
+def test_an_input_that_is_created_again_stops_the_job_and_fails_the_run(job, monkeypatch):
+    monkeypatch.setattr(driver, "InputsWatch", partial(InputsWatch, pace_s=0.01))
     events, prepared = Calls(), prepare(load_job(job.flat))
     coordinator = coordinator_of(prepared, JobSpec(prepared.model, prepared.config.raw, prepared.ends))
-    checks = Checks(JobRecords.of(prepared.config, "checks"))
-    watch = InputsWatch(prepared, coordinator, checks, lambda line: events.append((line[:6],)), pace_s=0.01).__enter__()
-    job.admin.delete("in")
-    job.admin.create(StreamSpec("in", 2))
-    events.wait_for(("error:",), 1)
+    options = RunOptions(on_event=lambda line: events.append((line[:6],)))
+    failure = pytest.raises(EnvironmentFailure, match=r"mem\.in: it was deleted and created again while the job ran")
+    with failure, watching(prepared, coordinator, options):
+        job.admin.delete("in")
+        job.admin.create(StreamSpec("in", 2))
+        events.wait_for(("error:",), 1)
     assert coordinator.stopping
-    checks.end()
-    with pytest.raises(EnvironmentFailure, match=r"mem\.in: it was deleted and created again while the job ran"):
-        watch.__exit__(None, None, None)
 
 
 def test_a_system_that_lists_no_streams_is_named(job, monkeypatch):

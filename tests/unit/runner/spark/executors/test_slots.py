@@ -13,7 +13,7 @@ from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import SOUND, Backoff, RunOptions
 from samzapy.runner.spark import supervisor
-from samzapy.runner.spark.placement import ROOM_S, SILENT_S, Executors, Locality, Places
+from samzapy.runner.spark.placement import ROOM_S, SILENT_S, Locality, Places
 from samzapy.runner.spark.supervisor import Supervisor
 from samzapy.testing import ManualClock
 
@@ -82,11 +82,11 @@ class Spark:
         self.tries = []
         self.changed = threading.Condition()
         self.clock = WatchedClock(clock)
-        self._executors = Executors(lambda: list(self.places))
+        self._placement = Places(self.coordinator, lambda: list(self.places), self.locality)
         self.supervisor = Supervisor(
             self.coordinator,
             self.submit,
-            Places(self.coordinator, self._executors, self.locality),
+            self._placement,
             self,
             self.clock,
             RunOptions(),
@@ -105,7 +105,7 @@ class Spark:
 
     @property
     def alive(self):
-        self._executors.poll()
+        self._placement.poll()
         return True
 
     def check(self):

@@ -12,7 +12,7 @@ from samzapy.errors import EnvironmentFailure, JobFailed, JobTakenOver
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.runner.base import Backoff, RunOptions
 from samzapy.runner.spark import supervisor as supervisor_module
-from samzapy.runner.spark.placement import Executors, Locality, Places
+from samzapy.runner.spark.placement import Locality, Places
 from samzapy.runner.spark.supervisor import StoppedUncommitted, Supervisor
 from samzapy.runner.stopping import STOPPING
 
@@ -73,7 +73,7 @@ class Spark:
 
     def supervise(self, limit=8, shutdown_s=60.0):
         options = RunOptions(on_event=self._on_event, on_status=self._on_status)
-        places = Places(self.coordinator, Executors(list), Locality(None))
+        places = Places(self.coordinator, list, Locality(None))
         self.supervisor = Supervisor(
             self.coordinator,
             self.submit,
