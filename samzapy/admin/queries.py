@@ -69,7 +69,7 @@ class JobQueries:
         self._deadline_s = deadline_s
         self._clock = clock
         self._wait = wait
-        self._pools: dict[str, urllib3.PoolManager] = {}
+        self._manager = urllib3.PoolManager()
 
     def store(self, name: str, *, standby: bool = False) -> StoreQueries:
         """One store; with `standby` a standby may answer while there is no owner. Raises ConfigError for an unknown
@@ -78,8 +78,7 @@ class JobQueries:
         return StoreQueries(self, name, standby=standby)
 
     def close(self) -> None:
-        for pool in self._pools.values():
-            pool.clear()
+        self._manager.clear()
 
     def __enter__(self) -> JobQueries:
         return self
@@ -104,12 +103,16 @@ class JobQueries:
                 self._wait(again.pause_s)
 
     def _asked(self, path: str, parameters: Mapping[str, str], left_s: float) -> tuple[Any, Mapping[str, str]] | None:
-        url, token, fingerprint = self._where()
-        full, headers = f"{url}{path}?{urlencode(parameters, quote_via=quote)}", {"authorization": f"Bearer {token}"}
+        address = self._address or _page_address(self._config)
+        if address is None:
+            raise _Again("no run on this machine has an address; give the address of a run elsewhere", _AGAIN_S)
+        url, token, fingerprint = _parts(address)
+        asked, headers = f"{path}?{urlencode(parameters, quote_via=quote)}", {"authorization": f"Bearer {token}"}
         most_s = max(left_s, _LEAST_S)
         timeout = urllib3.Timeout(connect=min(_CONNECT_S, most_s), read=min(_ANSWER_S, most_s))
         try:
-            answer = self._pool(fingerprint).request("GET", full, headers=headers, timeout=timeout)
+            pool = self._manager.connection_from_url(url, pinned_to(fingerprint))
+            answer = pool.request("GET", asked, headers=headers, timeout=timeout, retries=False)
         except urllib3.exceptions.HTTPError as cause:
             raise _Again(f"{url} does not answer ({type(cause).__name__})", _AGAIN_S) from cause
         body = _body(answer.data)
@@ -124,18 +127,17 @@ class JobQueries:
             raise EnvironmentFailure(f"job '{self._config.name}': {url} refuses the token: {line}")
         raise StoreError(line)
 
-    def _pool(self, fingerprint: str) -> urllib3.PoolManager:
-        pool = self._pools.get(fingerprint)
-        if pool is None:
-            pool = self._pools[fingerprint] = urllib3.PoolManager(retries=False, **pinned_to(fingerprint))
-        return pool
 
-    def _where(self) -> tuple[str, str, str]:
-        address = self._address or PageAddress(self._config.supervision.log, self._config.job_name).read()
-        if address is None:
-            raise _Again("no run on this machine has an address; give the address of a run elsewhere", _AGAIN_S)
-        parts = urlsplit(address)
-        return f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query).get("token", [""])[0], parts.fragment
+def _page_address(config: JobConfig) -> str | None:
+    """The address of the run on this machine."""
+    return PageAddress(config.supervision.log, config.job_name).read()
+
+
+def _parts(address: str) -> tuple[str, str, str | None]:
+    """URL, token and fingerprint of an address."""
+    parts = urlsplit(address)
+    token = parse_qs(parts.query).get("token", [""])[0]
+    return f"{parts.scheme}://{parts.netloc}", token, parts.fragment or None
 
 
 class _Again(Exception):
@@ -244,12 +246,10 @@ def job_queries(
 def status_of(config: JobConfig) -> dict[str, Any]:
     """The status of the running job, as its page has it in JSON. Raises EnvironmentFailure if no run of it has a page
     here."""
-    address = PageAddress(config.supervision.log, config.job_name).read()
+    address = _page_address(config)
     if address is None:
         raise EnvironmentFailure(f"job '{config.name}': no run on this machine has a status page")
-    parts = urlsplit(address)
-    token = parse_qs(parts.query).get("token", [""])[0]
-    with closing(CoordinatorClient(f"{parts.scheme}://{parts.netloc}", token, parts.fragment or None)) as client:
+    with closing(CoordinatorClient(*_parts(address))) as client:
         try:
             return client.status()
         except (RetriableError, TaskMigrated) as cause:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import final
 
@@ -28,7 +27,7 @@ class RunDisplay(QuietProgress):
 
     def __init__(self, console: Console) -> None:
         self._shown: dict[str, ContainerStatus] = {}
-        self._reported: set[int] = set()
+        self._reported: set[int | None] = set()
         self._bar: TaskID | None = None
         self._most = 0
         self._guard = threading.Lock()
@@ -49,12 +48,10 @@ class RunDisplay(QuietProgress):
 
     def status(self, status: JobStatus) -> None:
         with self._guard:
-            # A status is kept until it changes, and a job may have a thousand containers.
-            changed = [item for item in status.containers if self._shown.get(item.id) is not item]
-            for container in changed:
+            for container in status.containers:
                 self._announce(container, self._shown.get(container.id))
                 self._shown[container.id] = container
-            self._restores([item for item in changed if self._is_restored(item)], status.restored)
+            self._announce_restores(status)
             self._show_progress(status)
 
     def _announce(self, container: ContainerStatus, before: ContainerStatus | None) -> None:
@@ -63,26 +60,17 @@ class RunDisplay(QuietProgress):
         if container.phase and (before is None or before.phase != container.phase):
             line_on(self.console, f"container {container.id}: {container.phase}")
 
-    def _is_restored(self, container: ContainerStatus) -> bool:
-        """Whether an attempt has just restored its stores."""
-        epoch = container.epoch
-        return (
-            epoch is not None and epoch not in self._reported and container.phase not in {"", "starting", "restoring"}
-        )
-
-    def _restores(self, containers: Iterable[ContainerStatus], restored: Iterable[RestoredStore]) -> None:
-        """Print one line for each of these attempts; nothing about stores that began empty."""
-        of_epoch: dict[int | None, list[RestoredStore]] = {item.epoch: [] for item in containers}
-        if not of_epoch:
-            return
-        for store in restored:
-            if store.epoch in of_epoch:
-                of_epoch[store.epoch].append(store)
-        for container in containers:
-            reported = of_epoch[container.epoch]
-            if container.epoch is not None and reported:
-                self._reported.add(container.epoch)
-            stores = [store for store in reported if store.source != "nothing"]
+    def _announce_restores(self, status: JobStatus) -> None:
+        """Print one line for each attempt that has restored its stores; nothing about stores that began empty."""
+        of_epoch: dict[int | None, list[RestoredStore]] = {}
+        for store in status.restored:
+            if store.epoch not in self._reported:
+                of_epoch.setdefault(store.epoch, []).append(store)
+        for container in status.containers:
+            if container.epoch not in of_epoch or container.phase in {"", "starting", "restoring"}:
+                continue
+            self._reported.add(container.epoch)
+            stores = [store for store in of_epoch[container.epoch] if store.source != "nothing"]
             if stores:
                 line_on(self.console, f"container {container.id}: restored {_restored(stores)}")
 

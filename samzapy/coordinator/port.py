@@ -150,8 +150,6 @@ class ContainerPorts:
         self._coordinator = coordinator
         self._headers = {"authorization": f"Bearer {token}"}
         self._manager = urllib3.PoolManager(num_pools=1_000, maxsize=MOST_ASKED)
-        #: The connections to each container, with the port that they are for.
-        self._pools: dict[str, tuple[HttpAddress, urllib3.HTTPConnectionPool]] = {}
 
     @property
     def routes(self) -> list[Route]:
@@ -163,10 +161,10 @@ class ContainerPorts:
         if port is None:
             return Answer(problem=Problem.MOVING, message="its container is starting or moving")
         try:
-            status, body, _ = self._request(container_id, port, "POST", "/questions", QUESTION_S, pack(question))
-            if status == 200:
-                return unpack(Answer, body)
-            reason = f"answers {status}"
+            answer = self._request(port, "POST", "/questions", QUESTION_S, pack(question))
+            if answer.status == 200:
+                return unpack(Answer, answer.data)
+            reason = f"answers {answer.status}"
         except urllib3.exceptions.ReadTimeoutError:
             reason = f"has not answered for {QUESTION_S:g} s"
         except (urllib3.exceptions.HTTPError, ValueError) as cause:
@@ -183,18 +181,14 @@ class ContainerPorts:
             return PlainTextResponse(f"container {container_id} is starting or moving, or has no port\n", 503)
         name = request.url.path.rpartition("/")[2]
         try:
-            status, body, kind = self._request(container_id, port, "GET", f"/{name}", ANSWER_S)
+            answer = self._request(port, "GET", f"/{name}", ANSWER_S)
         except urllib3.exceptions.HTTPError as cause:
             return PlainTextResponse(f"container {container_id} does not answer ({type(cause).__name__})\n", 503)
-        return Response(body, status, media_type=kind)
+        return Response(answer.data, answer.status, media_type=answer.headers.get("content-type"))
 
     def _request(
-        self, container_id: str, port: HttpAddress, method: str, path: str, answer_s: float, body: bytes | None = None
-    ) -> tuple[int, bytes, str | None]:
-        known = self._pools.get(container_id)
-        if known is None or known[0] != port:
-            pool = self._manager.connection_from_url(port.url, pinned_to(port.fingerprint))
-            known = self._pools[container_id] = port, pool
+        self, port: HttpAddress, method: str, path: str, answer_s: float, body: bytes | None = None
+    ) -> urllib3.BaseHTTPResponse:
+        pool = self._manager.connection_from_url(port.url, pinned_to(port.fingerprint))
         timeout = urllib3.Timeout(connect=min(CONNECT_S, answer_s), read=answer_s)
-        answer = known[1].urlopen(method, path, body, self._headers, retries=False, timeout=timeout)
-        return answer.status, answer.data, answer.headers.get("content-type")
+        return pool.urlopen(method, path, body, self._headers, retries=False, timeout=timeout)

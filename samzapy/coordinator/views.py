@@ -27,7 +27,7 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any
@@ -40,7 +40,7 @@ from starlette.routing import BaseRoute, Route
 
 from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.status import ContainerStatus, JobStatus
+from samzapy.coordinator.status import ContainerStatus, JobStatus, PartitionStatus
 from samzapy.errors import SamzapyError
 from samzapy.metrics.families import Family, container_metric, counter, gauge
 from samzapy.metrics.registry import CONTENT_TYPE, NUMBERS, Labels, Series, as_text
@@ -201,38 +201,61 @@ def _policy(html: str) -> str:
 
 
 _BUILD = gauge("build_info", "The version of samzapy that the driver has; always 1.")
-_SECONDS = gauge("job_run_seconds", "Time from the first attempt's start to the newest report.")
-_JOB_PROCESSED = counter("job_messages_processed", "Messages processed by all containers and attempts.")
-_JOB_COMMITS = counter("job_commits", "Commits made by all containers and attempts.")
-_FAILURES = counter("job_failures", "Attempts of containers that have failed.")
-_WEAKENED = gauge("job_weakened_promises", "Reasons why the job's guarantee is weakened.")
-_STOPPING = gauge("job_stopping", "1 after the job was asked to stop.")
-_CLOCK = gauge("job_clock_timestamp_seconds", "Event time that all tasks of the job have reached.")
-_CHECKPOINT_CLOCK = gauge(
-    "job_checkpoint_timestamp_seconds", "Latest event time for which every task has a checkpoint of its state."
-)
-_STALLED = gauge("job_clock_stalled_seconds", "Time for which the job's clock has stood still while a task's advanced.")
 _CONTAINERS = gauge("containers", "Containers, by the state of their lease and by phase.")
-_UP = gauge("container_up", "1 if an attempt of the container holds its lease, or has ended well.")
-_RESTARTS = counter("container_restarts", "Attempts of the container after the first.")
-_POSITION = gauge("partition_position", "Next offset to process, when the end was last asked for.")
-_END = gauge(
-    "partition_end_offset",
-    "Offset after the partition's last message, when last asked for; absent if that was long ago.",
-)
-_LAG = gauge("partition_lag_messages", "Offsets between position and end; absent if it is unknown.")
-_WORST_LAG = gauge(
-    "container_lag_max_messages", "The largest lag of the container's partitions; absent if it is unknown."
-)
-_LAG_AGE = gauge(
-    "lag_age_seconds", "Time since the container's lag was measured; after three periods the lag is unknown."
-)
-_AGE = gauge("partition_oldest_unread_seconds", "Time for which the oldest unprocessed message has waited.")
-_CONTAINER_STALLED = gauge(
-    "container_stalled_seconds", "Time for which the container has made no progress; absent unless it is stalled."
-)
-_RESTORE_READ = gauge("restore_offsets_read", "Changelog offsets read by the restore under way.")
-_RESTORE_ALL = gauge("restore_offsets_expected", "Changelog offsets to read by the restore under way.")
+#: The families of a job, of a container and of an input partition, each with its value; None: it has no series.
+_OF_JOB: Mapping[Family, Callable[[JobStatus], float | None]] = {
+    gauge("job_run_seconds", "Time from the first attempt's start to the newest report."): lambda job: job.seconds,
+    counter("job_messages_processed", "Messages processed by all containers and attempts."): lambda job: job.processed,
+    counter("job_commits", "Commits made by all containers and attempts."): lambda job: job.commits,
+    counter("job_failures", "Attempts of containers that have failed."): lambda job: job.failed,
+    gauge("job_weakened_promises", "Reasons why the job's guarantee is weakened."): lambda job: len(job.downgrades),
+    gauge("job_stopping", "1 after the job was asked to stop."): lambda job: job.stopping,
+    gauge("job_clock_timestamp_seconds", "Event time that all tasks of the job have reached.", 0.001): (
+        lambda job: job.clocks.job
+    ),
+    gauge(
+        "job_checkpoint_timestamp_seconds",
+        "Latest event time for which every task has a checkpoint of its state.",
+        0.001,
+    ): lambda job: job.clocks.checkpoint,
+    gauge(
+        "job_clock_stalled_seconds", "Time for which the job's clock has stood still while a task's advanced."
+    ): lambda job: 0.0 if job.clocks.stalled is None else job.clocks.stalled.seconds,
+}
+_OF_CONTAINER: Mapping[Family, Callable[[ContainerStatus, float], float | None]] = {
+    gauge("container_up", "1 if an attempt of the container holds its lease, or has ended well."): (
+        lambda container, _: container.state in {"running", "done"}
+    ),
+    counter("container_restarts", "Attempts of the container after the first."): (
+        lambda container, _: max(0, container.attempts - 1)
+    ),
+    gauge("restore_offsets_read", "Changelog offsets read by the restore under way."): (
+        lambda container, _: container.restoring[0] if container.restoring else None
+    ),
+    gauge("restore_offsets_expected", "Changelog offsets to read by the restore under way."): (
+        lambda container, _: container.restoring[1] if container.restoring else None
+    ),
+    gauge(
+        "container_stalled_seconds", "Time for which the container has made no progress; absent unless it is stalled."
+    ): lambda container, _: None if container.stalled is None else container.stalled.seconds,
+    gauge(
+        "lag_age_seconds", "Time since the container's lag was measured; after three periods the lag is unknown."
+    ): lambda container, now: container.lag_age_s(now),
+    gauge("container_lag_max_messages", "The largest lag of the container's partitions; absent if it is unknown."): (
+        lambda container, _: max((at.lag for at in container.partitions.values() if at.lag is not None), default=None)
+    ),
+}
+_OF_PARTITION: Mapping[Family, Callable[[PartitionStatus], float | None]] = {
+    gauge("partition_position", "Next offset to process, when the end was last asked for."): lambda at: at.position,
+    gauge(
+        "partition_end_offset",
+        "Offset after the partition's last message, when last asked for; absent if that was long ago.",
+    ): lambda at: at.end,
+    gauge("partition_lag_messages", "Offsets between position and end; absent if it is unknown."): lambda at: at.lag,
+    gauge("partition_oldest_unread_seconds", "Time for which the oldest unprocessed message has waited."): (
+        lambda at: at.age_s
+    ),
+}
 
 _NUMBERS = {
     (group, name): named
@@ -242,9 +265,7 @@ _NUMBERS = {
 }
 #: The families that the driver exports. Of `errors` it has what was skipped and dead-lettered.
 OF_THE_DRIVER = (
-    *(_BUILD, _SECONDS, _JOB_PROCESSED, _JOB_COMMITS, _FAILURES, _WEAKENED, _STOPPING),
-    *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CONTAINERS, _UP, _RESTARTS),
-    *(_POSITION, _END, _LAG, _WORST_LAG, _LAG_AGE, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL),
+    *(_BUILD, *_OF_JOB, _CONTAINERS, *_OF_CONTAINER, *_OF_PARTITION),
     *dict.fromkeys(named.family for named in _NUMBERS.values()),
 )
 
@@ -252,20 +273,9 @@ OF_THE_DRIVER = (
 def job_series(status: JobStatus) -> Series:
     """The series of a job. The first label is `job`."""
     series, place = Series(), (("job", status.name),)
-    clocks = status.clocks
     series.add(_BUILD, 1.0, (*place, ("version", VERSION)))
-    for family, value in (
-        (_SECONDS, status.seconds),
-        (_JOB_PROCESSED, status.processed),
-        (_JOB_COMMITS, status.commits),
-        (_FAILURES, status.failed),
-        (_WEAKENED, len(status.downgrades)),
-        (_STOPPING, status.stopping),
-        (_STALLED, 0.0 if clocks.stalled is None else clocks.stalled.seconds),
-        (_CLOCK, None if clocks.job is None else clocks.job / 1000),
-        (_CHECKPOINT_CLOCK, None if clocks.checkpoint is None else clocks.checkpoint / 1000),
-    ):
-        _add(series, family, value, place)
+    for family, value_of in _OF_JOB.items():
+        _add(series, family, value_of(status), place)
     for role, containers in (("active", status.containers), ("standby", status.standbys)):
         for each in containers:
             series.add(_CONTAINERS, 1.0, (*place, ("role", role), ("state", each.state), ("phase", each.phase)))
@@ -274,31 +284,17 @@ def job_series(status: JobStatus) -> Series:
 
 
 def _add_container(series: Series, container: ContainerStatus, place: Labels, now: float) -> None:
-    read, expected = container.restoring or (None, None)
-    partitions = container.partitions
-    for family, value in (
-        (_UP, container.state in {"running", "done"}),
-        (_RESTARTS, max(0, container.attempts - 1)),
-        (_RESTORE_READ, read),
-        (_RESTORE_ALL, expected),
-        (_CONTAINER_STALLED, None if container.stalled is None else container.stalled.seconds),
-        (_LAG_AGE, container.lag_age_s(now)),
-        (_WORST_LAG, _largest(at.lag for at in partitions.values())),
-    ):
-        _add(series, family, value, place)
-    for ssp, at in partitions.items():
+    for family, value_of in _OF_CONTAINER.items():
+        _add(series, family, value_of(container, now), place)
+    for ssp, at in container.partitions.items():
         stream, _, number = ssp.rpartition("[")
         where = (*place, ("stream", stream), ("partition", number.rstrip("]")))
-        for family, value in ((_POSITION, at.position), (_END, at.end), (_LAG, at.lag), (_AGE, at.age_s)):
-            _add(series, family, value, where)
+        for of_partition, value_at in _OF_PARTITION.items():
+            _add(series, of_partition, value_at(at), where)
     for (group, name), named in _NUMBERS.items():
         _add(series, named.family, container.metrics.get(group, {}).get(name), (*place, *named.labels))
 
 
 def _add(series: Series, family: Family, value: float | None, labels: Labels) -> None:
     if value is not None:
-        series.add(family, float(value), labels)
-
-
-def _largest(values: Iterable[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
+        series.add(family, value * family.scale, labels)

@@ -24,7 +24,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 from samzapy.api.stream import SystemStream
-from samzapy.clock import Clock
+from samzapy.clock import Clock, Schedule
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError
 from samzapy.metrics.families import BOUND
@@ -110,17 +110,15 @@ class Reporter:
     """
 
     def __init__(self, container: str, publish: Callable[[], None], clock: Clock, interval_s: float = 60) -> None:
-        self._container, self._publish, self._clock, self._interval_s = container, publish, clock, interval_s
-        self._due = clock.monotonic() + interval_s
+        self._container, self._publish, self._clock = container, publish, clock
+        self._schedule = Schedule(round(interval_s * 1000), clock.monotonic())
 
     def tick(self) -> bool:
         """Publish if an interval has passed; returns whether it did. Missed intervals are skipped."""
-        now = self._clock.monotonic()
-        if now < self._due:
-            return False
-        self._due = now + self._interval_s
-        self.report()
-        return True
+        due = self._schedule.due(self._clock.monotonic())
+        if due:
+            self.report()
+        return due
 
     def report(self) -> None:
         """Publish now, whatever the interval."""

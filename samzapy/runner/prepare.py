@@ -132,123 +132,113 @@ def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
             yield job
 
 
+@dataclass(eq=False, kw_only=True)
 class _CheckedJob(StartableJob):
-    """A job after step 2 of `prepare`."""
+    """A job after step 2 of `prepare`. `config`: the job file `given`, with streams in place of its patterns, and
+    without idle standbys. `streams`: as they were at the first check."""
 
-    def __init__(
-        self,
-        *,
-        given: JobConfig,
-        config: JobConfig,
-        code: JobCode,
-        clients: SystemClients,
-        checkpoints: CheckpointManager,
-        streams: KnownStreams,
-        counts: Mapping[SystemStream, int],
-        occasion: Occasion,
-    ) -> None:
-        """`config`: the job file `given`, with streams in place of its patterns, and without idle standbys. `streams`:
-        as they were at the first check."""
-        self.config = config
-        self.model = plan(config, counts)
-        self._given = given
-        self._code = code
-        self._clients = clients
-        self._checkpoints = checkpoints
-        self._streams = streams
-        self._counts = counts
-        self._occasion = occasion
-        self._handover: Handover | None = None
+    given: JobConfig
+    config: JobConfig
+    code: JobCode
+    clients: SystemClients
+    checkpoints: CheckpointManager
+    streams: KnownStreams
+    counts: Mapping[SystemStream, int]
+    occasion: Occasion
+    handover: Handover | None = None
+
+    def __post_init__(self) -> None:
+        self.model = plan(self.config, self.counts)
 
     @property
     def endless(self) -> bool:
-        return not self._occasion.until_end and not any(self.config.stream(stream).bounded for stream in self._counts)
+        return not self.occasion.until_end and not any(self.config.stream(stream).bounded for stream in self.counts)
 
     def announce(self) -> bool:
-        config, checkpoints = self.config, self._checkpoints
-        if not config.handover_ms or self._occasion.after or not self._started_before():
+        config, checkpoints = self.config, self.checkpoints
+        if not config.handover_ms or self.occasion.after or not self._started_before():
             return False
         before, complete = peek_owner(checkpoints)
         if before is None or before.job != (config.name, config.id) or not may_answer(before):
             return False
         if complete and has_ended(checkpoints, before):
             return False
-        request = HandoverRequest(before.id, self._occasion.run, safe=self._occasion.safe)
-        self._handover = Handover(config, before, request, goes_on=may_answer)
-        self._handover.begin()
+        request = HandoverRequest(before.id, self.occasion.run, safe=self.occasion.safe)
+        self.handover = Handover(config, before, request, goes_on=may_answer)
+        self.handover.begin()
         return True
 
     def claim(self) -> PreparedJob:
         """Steps 3 to 8."""
-        config, task_class = self.config, self._code.task_class
+        config, task_class = self.config, self.code.task_class
         self._check_restart()
-        if self._handover is not None:
-            self._handover.complete()
+        if self.handover is not None:
+            self.handover.complete()
         # 3  the job is taken over
-        claim = self._take_over(self.model, self._occasion.run) if self._started_before() else None
+        claim = self._take_over(self.model, self.occasion.run) if self._started_before() else None
         # 4  the model
-        with one_pass(self._checkpoints):
+        with one_pass(self.checkpoints):
             planned = self._plan()
             clocks, missing = self._check_state(planned.model)
         # 5  checkpoints
-        self._checkpoints.start()
+        self.checkpoints.start()
         if claim is None or not _covers(claim, config.job_name, planned.model):
-            claim = self._take_over(planned.model, self._occasion.run if claim is None else claim.run)
+            claim = self._take_over(planned.model, self.occasion.run if claim is None else claim.run)
         # 6  streams
         self._create(missing, changelog_partition_count(planned.model))
         self._record(planned)
         # This context lasts as long as the run: a reader would go on fetching the containers' checkpoints.
-        self._checkpoints.close()
+        self.checkpoints.close()
         reach("handover.7")
-        kept = weakly_kept(config, self._streams)
+        kept = weakly_kept(config, self.streams)
         weaker = guarantee_warnings(config, load_factory, task_class)
-        read = {*self._counts, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
+        read = {*self.counts, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
         return PreparedJob(
             config=config,
             model=planned.model,
             ends=self._ends(planned.model),
-            warnings=tuple(_warnings(config, self._counts, planned.inputs, task_class)),
+            warnings=tuple(_warnings(config, self.counts, planned.inputs, task_class)),
             run_id=claim.run.id,
             guarantee_warnings=(*weaker, *weakened_state(config.stores, claim.state), *kept),
             clocks=clocks,
             transactions=claim.state.system is not None,
             epoch=None if config.task.checkpoint is None else claim.run.epoch,
             lease_ms=claim.run.lease_ms,
-            given=self._given,
-            inputs={stream: found for stream in read if (found := self._streams(stream)) is not None},
+            given=self.given,
+            inputs={stream: found for stream in read if (found := self.streams(stream)) is not None},
         )
 
     def close(self) -> None:
-        if self._handover is not None:
-            self._handover.close()
+        if self.handover is not None:
+            self.handover.close()
 
     def _check_restart(self) -> None:
         """Raise JobTakenOver if the run that starts again has lost the job meanwhile."""
-        after = self._occasion.after
-        owner, _ = peek_owner(self._checkpoints) if after else (None, True)
+        after = self.occasion.after
+        owner, _ = peek_owner(self.checkpoints) if after else (None, True)
         if owner is not None and owner.id != after:
             raise JobTakenOver.by(self.config.name, owner.started_ms, owner.host, owner.pid)
 
     def _started_before(self) -> bool:
         """Whether the job has checkpoints already, and so may have an owner."""
         stream = checkpoint_stream(self.config)
-        return stream is not None and self._streams(stream) is not None
+        return stream is not None and self.streams(stream) is not None
 
     def _take_over(self, model: JobModel, run: JobRun) -> Claim:
         members = [container.id for container in model.containers]
         tasks = [task.name for task in model.tasks]
         wait = threading.Event().wait
-        return take_over(self.config, self._clients, self._checkpoints, self._code.state, members, tasks, wait, run=run)
+        return take_over(self.config, self.clients, self.checkpoints, self.code.state, members, tasks, wait, run=run)
 
     def _plan(self) -> _Planned:
         """The model of the job, from its inputs and the records of earlier runs."""
-        config, checkpoints, counts, patterns = self.config, self._checkpoints, self._counts, self._given.task.patterns
-        refuse_renamed(config, checkpoints, self._streams)
+        config, checkpoints, counts, patterns = self.config, self.checkpoints, self.counts, self.given.task.patterns
+        refuse_renamed(config, checkpoints, self.streams)
         before = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
         known = forget_gone(before, config.task.inputs, patterns)
         late = late_inputs(config, patterns, known, ever=bool(before))
         inputs = follow_growth(known, counts, keeps_state=keeps_state(config.stores), late=late)
-        check_copartitioned(config, inputs, self._code.task_class)
+        check_copartitioned(config, inputs, self.code.task_class)
         previous = read_changelog_partitions(checkpoints)
         if patterns:
             refuse_further_tasks(config, counts, counts.keys() - known.keys(), previous)
@@ -257,45 +247,45 @@ class _CheckedJob(StartableJob):
     def _check_state(self, model: JobModel) -> tuple[KeptClocks, set[SystemStream]]:
         """The clocks of earlier runs, and the changelogs that do not exist yet. Raises unless the existing changelogs
         fit the stores and hold no records of another job."""
-        config, checkpoints = self.config, self._checkpoints
+        config, checkpoints = self.config, self.checkpoints
         refuse_copied(checkpoints, config.stores)
         committed = checkpoints.read(task.name for task in model.tasks)
         clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK).newest)
-        check_checkpoints(self._code.engines, committed.values())
+        check_checkpoints(self.code.engines, committed.values())
         partitions = changelog_partition_count(model)
         missing = set()
         for stream, store in _logged(config).items():
-            description = self._streams(stream)
+            description = self.streams(stream)
             if description is None:
                 missing.add(stream)
             else:
                 check_described(description, store, partitions)
-        refuse_foreign(config, model, committed, checkpoints, self._clients, self._streams)
+        refuse_foreign(config, model, committed, checkpoints, self.clients, self.streams)
         return clocks, missing
 
     def _create(self, missing: Collection[SystemStream], partitions: int) -> None:
         """Create the `missing` changelogs, and the streams of metrics."""
         logged = _logged(self.config)
         specs = {stream: changelog_spec(logged[stream], partitions) for stream in missing}
-        self._clients.create(specs | _further_streams(self.config))
-        self._streams.look(missing)
+        self.clients.create(specs | _further_streams(self.config))
+        self.streams.look(missing)
         for stream in missing:
-            created = self._streams(stream)
+            created = self.streams(stream)
             if created is None:
                 raise vanished(logged[stream], stream.stream)
             check_described(created, logged[stream], partitions)
 
     def _record(self, planned: _Planned) -> None:
         owned = {task.name: task.changelog_partition for task in planned.model.tasks}
-        write_changelog_partitions(self._checkpoints, {**planned.changelog_partitions, **owned})
+        write_changelog_partitions(self.checkpoints, {**planned.changelog_partitions, **owned})
         if planned.inputs != planned.inputs_before:
-            self._checkpoints.write_record(JobRecord.INPUTS, to_json(planned.inputs))
+            self.checkpoints.write_record(JobRecord.INPUTS, to_json(planned.inputs))
 
     def _ends(self, model: JobModel) -> dict[SystemStreamPartition, int] | None:
         read = {ssp for task in model.tasks for ssp in task.ssps}
-        until_end = self._occasion.until_end
+        until_end = self.occasion.until_end
         bounded = {ssp for ssp in read if until_end or self.config.stream(ssp.system_stream).bounded}
-        return {ssp: offsets.upcoming for ssp, offsets in self._clients.offsets(bounded).items()} or None
+        return {ssp: offsets.upcoming for ssp, offsets in self.clients.offsets(bounded).items()} or None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ A new system, engine or serde is one line here. Nothing is imported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from samzapy.config.reading.keys import Kind, choice, class_path
 
@@ -19,16 +19,13 @@ class KnownClasses:
     def __init__(self, short: Mapping[str, str], java: Mapping[str, str], example: str) -> None:
         self.short = short
         self._java = java
-        self.kind: Kind[str] = class_path(self.path, self.names, example)
+        self.kind: Kind[str] = class_path(self.path, short, example)
 
     def path(self, text: str) -> str | None:
         """The class path for the name `text`, None for an unknown name."""
         if text.startswith("org.apache.samza."):
             return self._java.get(text.rpartition(".")[2])
         return self.short.get(text)
-
-    def names(self) -> Iterable[str]:
-        return self.short
 
 
 _KAFKA = "samzapy.system.kafka:KafkaSystemFactory"
@@ -107,9 +104,9 @@ def _grouper(text: str) -> str:
 GROUPER: Kind[str] = Kind(_GROUPER.allowed, _grouper)
 
 #: A class of the user's without a short name.
-USER_CLASS = class_path(lambda _: None, tuple, "my.module:MyClass")
+USER_CLASS = class_path(lambda _: None, (), "my.module:MyClass")
 #: A class, or an alias of a generic (`UserMap = dict[str, int]`), to decode keys or messages to.
-MESSAGE_TYPE = class_path(lambda _: None, tuple, "my.module:PageView")
+MESSAGE_TYPE = class_path(lambda _: None, (), "my.module:PageView")
 
 _STRING = "samzapy.serializers:StringSerde"
 _INTEGER = "samzapy.serializers:IntegerSerde"

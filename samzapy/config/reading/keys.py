@@ -17,7 +17,7 @@ import inspect
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import Enum
@@ -282,7 +282,7 @@ def optional(kind: Kind[T]) -> Kind[T]:
     return Kind(kind.allowed, kind.parse, blank=True)
 
 
-def class_path(known: Callable[[str], str | None], names: Callable[[], Iterable[str]], example: str) -> Kind[str]:
+def class_path(known: Callable[[str], str | None], names: Collection[str], example: str) -> Kind[str]:
     """A class path `package.module:Name`, or a name for which `known` returns one (None: an unknown name).
 
     Nothing is imported.
@@ -293,8 +293,7 @@ def class_path(known: Callable[[str], str | None], names: Callable[[], Iterable[
         result = known(text)
         if result is not None:
             return result
-        short = ", ".join(names())
-        refused = f"{allowed}, or one of {short}" if short else allowed
+        refused = f"{allowed}, or one of {', '.join(names)}" if names else allowed
         if text.startswith("org.apache.samza.") or ("." not in text and ":" not in text):
             raise ValueError(refused)
         try:

@@ -171,15 +171,7 @@ class CubeKeys:
     """The combinations of dimensions to keep: `carrier; carrier, origin; origin, month`."""
 
 
-_VIEWS: Mapping[str, type] = {
-    "heap": HeapKeys,
-    "bloom": BloomKeys,
-    "hyperloglog": HyperLogLogKeys,
-    "quantiles": QuantilesKeys,
-    "inverted-index": IndexKeys,
-    "cube": CubeKeys,
-}
-ENGINE_SECTIONS = (RocksDbKeys, *_VIEWS.values())
+ENGINE_SECTIONS = (RocksDbKeys, HeapKeys, BloomKeys, HyperLogLogKeys, QuantilesKeys, IndexKeys, CubeKeys)
 
 
 #: A problem of an engine's key: the key below the store, its value, and what is allowed.

@@ -226,29 +226,45 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
 
     Returns warnings about folders that cost only time if each executor has its own, and about a coordinator without
     TLS. A master on this machine has no such problems."""
-    if config.spark.master is None:
+    if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
         return ()
-    master = Master.parse(config.spark.master)
-    if master.on_this_machine:
-        return ()
-    problems = [*_systems(config.systems, master), *_folders(config, master), *_secrets(config, master.address)]
+    address = config.spark.master
+    problems = [*_systems(config.systems, address), *_folders(config, address), *_secrets(config, address)]
     if problems:
         raise ConfigError(problems)
-    return (*_state(config, master), *_in_the_clear(config.spark, master))
+    warnings, base = [], config.logged_store_base_dir
+    if not base.is_absolute() and any(store.changelog is not None for store in config.stores.values()):
+        warnings.append(
+            f"job.logged.store.base.dir: '{base}' is relative, and the executors of {address} work in folders that no "
+            "later run uses, so each start restores from the changelogs; set an absolute path here, or "
+            f"{BASE_DIR_VARIABLE} on the hosts"
+        )
+    if config.spark.coordinator_tls is False:
+        warnings.append(
+            "job.spark.coordinator.tls.enabled=false: the token that acts and all reports cross the network to the "
+            f"executors of {address} in the clear"
+        )
+    return tuple(warnings)
 
 
-def without_sparks_secrets(raw: Mapping[str, str]) -> Masked:
-    """The job as containers get it: secrets of Spark's own settings stay with the driver, which gives them to Spark."""
-    kept = {key: value for key, value in raw.items() if not (key.startswith(PREFIX) and is_secret(key, value))}
-    return Masked(kept, getattr(raw, "secret", frozenset()))
+def _systems(systems: Mapping[str, SystemSettings], address: str) -> Iterator[ConfigProblem]:
+    for name, settings in systems.items():
+        where = system_factory(settings).traits(settings).place
+        if where is not None:
+            message = f"its streams are in {where}, which the executors of {address} cannot reach"
+            yield ConfigProblem(f"systems.{name}.samza.factory", settings.factory, message)
 
 
-def check_secrets(config: JobConfig, address: str) -> None:
-    """Raise ConfigError for secrets that are written into the job file and would travel to the executors of a
-    master."""
-    problems = list(_secrets(config, address))
-    if problems:
-        raise ConfigError(problems)
+def _folders(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
+    kept = config.task.checkpoint
+    paths = {} if kept is None else {"task.checkpoint.path": str(kept.path or "")}
+    paths |= {f"stores.{store.name}.backup.path": store.backup.path for store in config.stores.values() if store.backup}
+    for key, known in paths.items():
+        # As written in the file: `~`, too, is another folder on another host.
+        path = config.resolved.get(key, known)
+        if path and "://" not in path and not Path(path).is_absolute():
+            message = f"expected an absolute path that all hosts share: the executors of {address} have other folders"
+            yield ConfigProblem(key, path, message)
 
 
 def _secrets(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
@@ -261,49 +277,18 @@ def _secrets(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
             yield ConfigProblem(key, MASK, message)
 
 
-def _in_the_clear(spark: SparkConfig, master: Master) -> Iterator[str]:
-    if spark.coordinator_tls is False:
-        yield (
-            "job.spark.coordinator.tls.enabled=false: the token that acts and all reports cross the network to the "
-            f"executors of {master.address} in the clear"
-        )
+def check_secrets(config: JobConfig, address: str) -> None:
+    """Raise ConfigError for secrets that are written into the job file and would travel to the executors of a
+    master."""
+    problems = list(_secrets(config, address))
+    if problems:
+        raise ConfigError(problems)
 
 
-def _systems(systems: Mapping[str, SystemSettings], master: Master) -> Iterator[ConfigProblem]:
-    for name, settings in systems.items():
-        where = system_factory(settings).traits(settings).place
-        if where is not None:
-            message = f"its streams are in {where}, which the executors of {master.address} cannot reach"
-            yield ConfigProblem(f"systems.{name}.samza.factory", settings.factory, message)
-
-
-def _folders(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
-    for key, found in _paths(config):
-        # As written in the file: `~`, too, is another folder on another host.
-        path = config.resolved.get(key, str(found or ""))
-        if path and "://" not in path and not Path(path).is_absolute():
-            message = (
-                f"expected an absolute path that all hosts share: the executors of {master.address} have other folders"
-            )
-            yield ConfigProblem(key, path, message)
-
-
-def _paths(config: JobConfig) -> Iterator[tuple[str, Path | str | None]]:
-    if config.task.checkpoint is not None:
-        yield "task.checkpoint.path", config.task.checkpoint.path
-    for store in config.stores.values():
-        if store.backup is not None:
-            yield f"stores.{store.name}.backup.path", store.backup.path
-
-
-def _state(config: JobConfig, master: Master) -> Iterator[str]:
-    base = config.logged_store_base_dir
-    if not base.is_absolute() and any(store.changelog is not None for store in config.stores.values()):
-        yield (
-            f"job.logged.store.base.dir: '{base}' is relative, and the executors of {master.address} work in folders "
-            "that no later run uses, so each start restores from the changelogs; set an absolute path here, or "
-            f"{BASE_DIR_VARIABLE} on the hosts"
-        )
+def without_sparks_secrets(raw: Mapping[str, str]) -> Masked:
+    """The job as containers get it: secrets of Spark's own settings stay with the driver, which gives them to Spark."""
+    kept = {key: value for key, value in raw.items() if not (key.startswith(PREFIX) and is_secret(key, value))}
+    return Masked(kept, getattr(raw, "secret", frozenset()))
 
 
 PREFIX = "job.spark.conf."
