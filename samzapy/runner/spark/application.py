@@ -1,4 +1,4 @@
-"""Starts the driver's JVM and the SparkContext of one run, asks for the executors, and stops both in every case.
+"""A started Spark application: asks for its executors, watches it, and stops it.
 
 A `SparkJob` is an attempt of a container: a Spark job with one task, in a thread, whose failure is put into one line.
 """
@@ -6,12 +6,10 @@ A `SparkJob` is an attempt of a container: a Spark job with one task, in a threa
 from __future__ import annotations
 
 import logging
-import os
 import re
-import signal
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import dropwhile, takewhile
@@ -19,17 +17,12 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from py4j.protocol import Py4JError
-from pyspark import RDD, SparkConf, SparkContext
+from pyspark import RDD
 from pyspark.serializers import CPickleSerializer
 
-from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
-from samzapy.java import Java
-from samzapy.runner.base import TOKEN
-from samzapy.runner.spark.jvm import DriverJvm, RunFolder
-from samzapy.runner.spark.master import Master, environment, spark_settings
-from samzapy.runner.spark.user_code import shipped_files
+from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.worker import run_task
 from samzapy.version import VERSION
 
@@ -39,89 +32,11 @@ logger = logging.getLogger(__name__)
 _EXECUTORS_S, _EXECUTORS_PACE_S = 10.0, 0.2
 
 
-#: Held by the run with a Spark of its own, from the start to the end of its JVM or context.
-_OWN = threading.Lock()
-_ANOTHER = (
-    "another job of this process runs on a Spark of its own, and a process has only one: run both on one session "
-    "(spark=...), or with runner='local'"
-)
-
-
-def check_alone() -> None:
-    """Raise EnvironmentFailure if a run of this process has, starts or ends a Spark of its own."""
-    if _OWN.locked():
-        raise EnvironmentFailure(_ANOTHER)
-
-
-@contextmanager
-def only_one() -> Iterator[None]:
-    """Lets only one run of this process have a Spark of its own: pyspark has one JVM and one context per process, and
-    its start changes environment variables. Raises EnvironmentFailure if another run has one."""
-    if not _OWN.acquire(blocking=False):
-        raise EnvironmentFailure(_ANOTHER)
-    try:
-        yield
-    finally:
-        _OWN.release()
-
-
-@contextmanager
-def spark_application(
-    config: JobConfig,
-    master: Master,
-    java: Java,
-    token: str,
-    *,
-    verbose: bool,
-    began: Callable[[DriverJvm], None],
-) -> Iterator[SparkApplication]:
-    """Start Spark for a job on that Java, and stop it at the end. `began` gets the JVM before the JVM answers. Raises
-    EnvironmentFailure if Spark does not start, ConfigError."""
-    with only_one(), RunFolder() as folder:
-        with starting(master.address):
-            files = shipped_files(config, folder.path)
-        home = folder.spark_home(on_this_machine=master.on_this_machine)
-        settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
-        properties = folder.spark_properties(settings, home)
-        variables = {**environment(config.spark.conf, master, home, properties), **java.environment(folder.path)}
-        with _environment(variables), warnings.catch_warnings():
-            # pyspark warns about the version of an installed pandas, which no container uses.
-            warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
-            jvm = DriverJvm(verbose=verbose, began=began)
-            try:
-                context = _new_context(jvm, settings, token, master.address)
-            except BaseException:
-                jvm.close()
-                raise
-        application = SparkApplication(jvm, context, master)
-        try:
-            add_code(context.addPyFile, files, master)
-            jvm.settled()
-            yield application
-        finally:
-            application.close()
-
-
 def add_code(add: Callable[[str], object], files: Iterable[str], master: Master) -> None:
     """Ship `files`, by the context's method `add`. Raises EnvironmentFailure."""
     with starting(master.address):
         for path in files:
             add(path)
-
-
-def _new_context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: str) -> Any:
-    """A context in that JVM; the workers of its executors get the token. `address`: the master, for errors. Raises
-    EnvironmentFailure."""
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    interrupt = signal.getsignal(signal.SIGINT)
-    try:
-        # The token is not a Spark setting, because Spark shows its settings in several places.
-        with starting(address):
-            return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            # pyspark has installed its own handler of Ctrl-C.
-            signal.signal(signal.SIGINT, interrupt)
 
 
 @contextmanager
@@ -236,21 +151,19 @@ class SparkApplication:
         Such a master knows only the applications that have registered since its start, unless it keeps its state
         (`spark.deploy.recoveryMode`). Its workers end the executors of all others, and Spark's driver waits for ever.
         It also waits for ever for executors that end while they start."""
-        gone = self._address.startswith("spark://") and self._executor_ids() == ""
-        if gone and (had_some or self._jvm.executor_end):
+        if not self._address.startswith("spark://") or not (had_some or self._jvm.executor_end):
+            return
+        try:
+            is_without = self.context._jsc.sc().getExecutorIds().isEmpty()  # noqa: SLF001  # not offered to Python
+        except (Py4JError, OSError):
+            return
+        if is_without:
             raise EnvironmentFailure(
                 f"{self._address} leaves the application without executors{self._last_executor()}: its workers are "
                 "gone or cannot start any, or it has restarted without its state "
                 "(spark.deploy.recoveryMode=FILESYSTEM keeps it); start the job again, and it resumes from its last "
                 "commit"
             )
-
-    def _executor_ids(self) -> str | None:
-        """The ids of the present executors; None if Spark does not answer."""
-        try:
-            return str(self.context._jsc.sc().getExecutorIds().mkString(","))  # noqa: SLF001  # not offered to Python
-        except (Py4JError, OSError):
-            return None
 
     def wait_for(self, hosts: Collection[str]) -> None:
         """Wait until Spark has an executor on each of the hosts, at most some seconds."""
@@ -288,20 +201,6 @@ def one_line(cause: BaseException) -> str:
         if error:
             text = f"a Python worker failed: {' '.join(error)}"
     return " ".join(text.split())[:500]
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def placed(context: Any, element: str, locations: Sequence[str]) -> Any:

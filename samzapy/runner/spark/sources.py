@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import socket
+import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -33,9 +36,6 @@ from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import (
     SparkApplication,
     add_code,
-    check_alone,
-    only_one,
-    spark_application,
     starting,
 )
 from samzapy.runner.spark.jvm import DriverJvm, RunFolder
@@ -46,7 +46,9 @@ from samzapy.runner.spark.master import (
     SPARKS_SIZES,
     Master,
     added_settings,
+    environment,
     known_settings,
+    spark_settings,
     with_sparks_defaults,
 )
 from samzapy.runner.spark.user_code import shipped_files
@@ -54,6 +56,32 @@ from samzapy.runner.spark.user_code import shipped_files
 #: Settings of a session that would break a guarantee. Reused workers do no harm: no other job gets the run's workers.
 _NEEDED = ("spark.speculation", "spark.python.use.daemon")
 _MASTER_S = 5.0
+
+
+#: Held by the run with a Spark of its own, from the start to the end of its JVM or context.
+_OWN = threading.Lock()
+_ANOTHER = (
+    "another job of this process runs on a Spark of its own, and a process has only one: run both on one session "
+    "(spark=...), or with runner='local'"
+)
+
+
+def check_alone() -> None:
+    """Raise EnvironmentFailure if a run of this process has, starts or ends a Spark of its own."""
+    if _OWN.locked():
+        raise EnvironmentFailure(_ANOTHER)
+
+
+@contextmanager
+def only_one() -> Iterator[None]:
+    """Lets only one run of this process have a Spark of its own: pyspark has one JVM and one context per process, and
+    its start changes environment variables. Raises EnvironmentFailure if another run has one."""
+    if not _OWN.acquire(blocking=False):
+        raise EnvironmentFailure(_ANOTHER)
+    try:
+        yield
+    finally:
+        _OWN.release()
 
 
 class SparkSource(ABC):
@@ -101,10 +129,63 @@ class OwnSpark(SparkSource):
         """The job with the defaults of Spark that samzapy itself uses. Raises ConfigError, EnvironmentFailure."""
         return with_sparks_defaults(config)
 
+    @contextmanager
     def application(
         self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
-    ) -> AbstractContextManager[SparkApplication]:
-        return spark_application(config, master, find_java(SPARK), token, verbose=verbose, began=began)
+    ) -> Iterator[SparkApplication]:
+        java = find_java(SPARK)
+        with only_one(), RunFolder() as folder:
+            with starting(master.address):
+                files = shipped_files(config, folder.path)
+            home = folder.spark_home(on_this_machine=master.on_this_machine)
+            settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
+            properties = folder.spark_properties(settings, home)
+            variables = {**environment(config.spark.conf, master, home, properties), **java.environment(folder.path)}
+            with _environment(variables), warnings.catch_warnings():
+                # pyspark warns about the version of an installed pandas, which no container uses.
+                warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+                jvm = DriverJvm(verbose=verbose, began=began)
+                try:
+                    context = _new_context(jvm, settings, token, master.address)
+                except BaseException:
+                    jvm.close()
+                    raise
+            application = SparkApplication(jvm, context, master)
+            try:
+                add_code(context.addPyFile, files, master)
+                jvm.settled()
+                yield application
+            finally:
+                application.close()
+
+
+def _new_context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: str) -> Any:
+    """A context in that JVM; the workers of its executors get the token. `address`: the master, for errors. Raises
+    EnvironmentFailure."""
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        # The token is not a Spark setting, because Spark shows its settings in several places.
+        with starting(address):
+            return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            # pyspark has installed its own handler of Ctrl-C.
+            signal.signal(signal.SIGINT, interrupt)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @final

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import final
 
 from samzapy.clock import Clock
 from samzapy.coordinator.coordinator import Coordinator
@@ -83,32 +82,6 @@ class Patience:
         return True
 
 
-@final
-class Unclaimed:
-    """Reports the containers without an attempt for a long time, and Spark's resources for them."""
-
-    def __init__(self, clock: Clock, spark: SparkApplication, on_event: Callable[[str], None]) -> None:
-        self._patience = Patience(clock)
-        self._spark = spark
-        self._on_event = on_event
-
-    def check(self, containers: Sequence[ContainerStatus]) -> None:
-        """Report the containers that still wait. Raises EnvironmentFailure if they wait for an application that its
-        master has forgotten."""
-        waiting = [each.id for each in containers if each.state in _WITHOUT_ATTEMPT]
-        if not waiting:
-            self._patience.over()
-        elif self._patience.is_out():
-            if self._patience.waited >= _FORGOTTEN_S:
-                self._spark.check_executors(had_some=any(each.state == _LOST for each in containers))
-            noun = "container" if len(waiting) == 1 else "containers"
-            few = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
-            self._on_event(
-                f"{noun} {few}: not started by Spark after {self._patience.waited:.0f} s; it has "
-                f"{self._spark.resources()}"
-            )
-
-
 class Supervisor:
     """Runs the slots of one run, in the main thread. A signal handler may call `stop`."""
 
@@ -143,7 +116,7 @@ class Supervisor:
         # The containers that had work to commit when the stop came, or later.
         self._to_commit: frozenset[str] = frozenset()
         self._killed_at: dict[tuple[str, int], float] = {}
-        self._unclaimed = Unclaimed(clock, spark, options.on_event)
+        self._unclaimed = Patience(clock)
 
     def stop(self) -> None:
         self._stop_asked = True
@@ -297,7 +270,7 @@ class Supervisor:
         """Make the containers stop, if that was asked for. Raises JobFailed if they take too long."""
         if not self.stopped:
             self._failed_before_stop, self._to_commit = status.failed, _running(status)
-            self._unclaimed.check(status.containers)
+            self._check_unclaimed(status.containers)
             return
         self._to_commit |= _running(status)
         if not self._coordinator.stopping:
@@ -308,6 +281,22 @@ class Supervisor:
             self._deadline = now + self._shutdown_s
         elif now > self._deadline:
             raise JobFailed(f"task.shutdown.ms: containers did not stop within {self._shutdown_s:g} s")
+
+    def _check_unclaimed(self, containers: Sequence[ContainerStatus]) -> None:
+        """Report the containers without an attempt for a long time, and Spark's resources for them. Raises
+        EnvironmentFailure if they wait for an application that its master has forgotten."""
+        waiting = [each.id for each in containers if each.state in _WITHOUT_ATTEMPT]
+        if not waiting:
+            self._unclaimed.over()
+        elif self._unclaimed.is_out():
+            waited = self._unclaimed.waited
+            if waited >= _FORGOTTEN_S:
+                self._spark.check_executors(had_some=any(each.state == _LOST for each in containers))
+            noun = "container" if len(waiting) == 1 else "containers"
+            few = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
+            self._options.on_event(
+                f"{noun} {few}: not started by Spark after {waited:.0f} s; it has {self._spark.resources()}"
+            )
 
     def _end_overdue(self) -> None:
         """Make Spark kill the worker of each expired lease, and again after each further lease without effect."""

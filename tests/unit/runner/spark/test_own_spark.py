@@ -14,9 +14,10 @@ from pyspark import SparkContext
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import Java
-from samzapy.runner.spark.application import SparkApplication, spark_application
+from samzapy.runner.spark import sources
+from samzapy.runner.spark.application import SparkApplication
 from samzapy.runner.spark.master import Master
-from samzapy.runner.spark.sources import spark_source
+from samzapy.runner.spark.sources import OwnSpark, spark_source
 
 JOB = {
     "job.name": "alone",
@@ -28,15 +29,15 @@ DEADLINE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
-def _hanging_spark(program):
+def _hanging_spark(program, monkeypatch):
     """A Spark whose program never answers."""
     program("exec sleep 600")
+    monkeypatch.setattr(sources, "find_java", lambda _: Java(Path("java"), 17))
 
 
 def start(began):
     """A run's start; `began` gets its JVM."""
-    java = Java(Path("java"), 17)
-    with spark_application(load_job(JOB), Master.default(1), java, "token", verbose=False, began=began):
+    with OwnSpark().application(load_job(JOB), Master.default(1), "token", verbose=False, began=began):
         raise AssertionError("it has started")
 
 
