@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from samzapy.admin.take_over import refuse_another_job, refuse_foreign
 from samzapy.admin.user_code import JobCode
@@ -152,7 +152,6 @@ def look_around(
     with closing(job_clients(config, _PURPOSE)) as clients, closing(JobRecords.of(config, _PURPOSE)) as records:
         for system in config.systems:
             clients.admin(system)
-
         known = KnownStreams(clients)
         with _reaching():
             known.look(streams_of(config))
@@ -164,15 +163,18 @@ def look_around(
         counts = checked_inputs(config, describe)
         with _reaching():
             check_copies(config, clients.admin, describe)
-        recorded = _recorded(records, warn)
-        before = recorded or _Recorded({}, {})
-        partitions = follow_growth(before.inputs, counts, keeps_state=keeps_state(config.stores))
+        inputs: Mapping[SystemStream, InputPartitions] = {}
+        owned: Mapping[str, int] | None = None
+        with _reading(records, "the inputs and tasks of earlier runs", warn) as checkpoints, one_pass(checkpoints):
+            inputs = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
+            owned = read_changelog_partitions(checkpoints)
+        partitions = follow_growth(inputs, counts, keeps_state=keeps_state(config.stores))
         if code is not None:
             check_copartitioned(config, partitions, code.task_class)
             with _reaching():
                 check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
-        model = plan(config, counts, before.changelog_partitions, partitions)
-        _check_changelogs(config.stores, describe, model, exactly=code is not None and recorded is not None)
+        model = plan(config, counts, owned or {}, partitions)
+        _check_changelogs(config.stores, describe, model, exactly=code is not None and owned is not None)
         names = [task.name for task in model.tasks]
         with _reading(records, "the owner of the checkpoints and changelogs", warn) as checkpoints:
             refuse_another_job(config, read_owner(checkpoints))
@@ -233,22 +235,6 @@ def _renamed(
         f"{'; '.join(ways)}{more}"
     )
     return ConfigProblem("task.inputs", None, message)
-
-
-@dataclass(frozen=True)
-class _Recorded:
-    """The inputs, and the changelog partitions of the tasks, as earlier runs have recorded them."""
-
-    inputs: Mapping[SystemStream, InputPartitions]
-    changelog_partitions: Mapping[str, int]
-
-
-def _recorded(records: JobRecords, warn: Warn) -> _Recorded | None:
-    """The records of earlier runs; None if they cannot be read now."""
-    with _reading(records, "the inputs and tasks of earlier runs", warn) as checkpoints, one_pass(checkpoints):
-        inputs = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
-        return _Recorded(inputs, read_changelog_partitions(checkpoints))
-    return None
 
 
 @contextmanager

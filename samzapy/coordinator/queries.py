@@ -79,7 +79,12 @@ _PATHS = ("/stores", "/stores/{name}")
 
 
 class BadQuestion(SamzapyError):
-    """Raised for a question that a store does not allow; the message names the allowed values."""
+    """Raised for a question that a store does not allow, with the HTTP status; the message names the allowed values.
+    `more` joins the body of the answer."""
+
+    def __init__(self, line: str, status: int = 400, **more: Any) -> None:
+        self.status, self.more = status, more
+        super().__init__(line)
 
 
 class StoreText:
@@ -184,13 +189,6 @@ def no_queries() -> list[Route]:
     return [Route(path, off) for path in _PATHS]
 
 
-class _Failure(Exception):
-    """Raised to answer with an error."""
-
-    def __init__(self, status: int, line: str, **more: Any) -> None:
-        self.status, self.body = status, {"error": line, **more}
-
-
 class StoreQueries(Inspector):
     """The stores of one job, over HTTP and for its page. `streams` looks messages up."""
 
@@ -245,19 +243,17 @@ class StoreQueries(Inspector):
         try:
             return self._answered(request, name)
         except BadQuestion as bad:
-            return _json(400, {"error": f"store '{name}': {bad}"})
+            return _json(bad.status, {"error": f"store '{name}': {bad}", **bad.more})
         except RetriableError as moving:
             return _json(503, {"error": str(moving)})
         except (SerdeError, EnvironmentFailure) as cause:
             return _json(409, {"error": str(cause)})
-        except _Failure as failure:
-            return _json(failure.status, failure.body)
 
     def _answered(self, request: Request, name: str) -> Response:
         text = self._texts.get(name)
         if text is None:
             known = ", ".join(self.stores) or "none"
-            raise _Failure(404, f"store '{name}': no such store; the job's stores are {known}")
+            raise BadQuestion(f"no such store; the job's stores are {known}", 404)
         if "key" in request.query_params:
             parameters = _parameters(request, _OF_A_KEY)
             return self._entry(text, text.key(parameters["key"], "key"), parameters)
@@ -272,10 +268,10 @@ class StoreQueries(Inspector):
         entries = [entry for entry in answer.entries if text.is_alive(entry)]
         as_of = _as_of(answer)
         if not entries:
-            raise _Failure(404, f"store '{text.name}': no entry with this key", as_of=as_of)
+            raise BadQuestion("no entry with this key", 404, as_of=as_of)
         if len(entries) > 1 or answer.more:
             where = ", ".join(str(entry.partition) for entry in entries[:10])
-            raise _Failure(409, f"store '{text.name}': several tasks have this key; add partition= ({where})")
+            raise BadQuestion(f"several tasks have this key; add partition= ({where})", 409)
         body = {"store": text.name, **text.shown(entries[0]), "as_of": as_of.get(str(entries[0].partition))}
         return _json(200, body, answer.lag)
 

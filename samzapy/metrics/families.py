@@ -83,11 +83,6 @@ def _time(name: str, help_: str) -> Family:
     return gauge(f"{name}_timestamp_seconds", help_, _MS)
 
 
-def _longest(family: Family) -> Named:
-    name = family.name.replace("_seconds", "_max_seconds")
-    return Named(gauge(name, f"Longest since the start: {family.help}"))
-
-
 def _summary(number: str, total: str, name: str, help_: str) -> dict[str, Named]:
     family = Family(name, Kind.SUMMARY, help_)
     return {f"{number}.count": Named(family, "_count"), f"{number}.{total}": Named(family, "_sum")}
@@ -114,7 +109,7 @@ _GROUPS: Mapping[str, Mapping[str, Family | Named]] = {
     "commit": {
         "commits": counter("commits", "Commits made."),
         "commits-skipped": counter("commits_skipped", "Commits skipped because messages were in flight for too long."),
-        "commit.max-s": _longest(_COMMIT),
+        "commit.max-s": gauge("commit_max_seconds", "Longest since the start: Time of whole commits."),
     },
     "promises": {"weakened": gauge("weakened_promises", "Reasons why the job's guarantee is weakened.")},
     "restore": {"seconds": gauge("restore_duration_seconds", "Time that the last restore took.")},

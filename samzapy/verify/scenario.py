@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -106,26 +106,17 @@ def _pause(worker: psutil.Process, scene: Scene) -> None:
 _PROOF_OF_LIFE = 200
 
 
-class Listener:
-    """Follows a scenario; its methods are called from several threads."""
-
-    def written(self, plan: Plan, events: int) -> None:
-        """The log holds this number of events now."""
-
-    def happened(self, plan: Plan, line: str) -> None:
-        """A line about the scenario, for people."""
-
-
 class Scenario:
     """Runs one plan on a target, in a separate folder."""
 
     def __init__(
-        self, plan: Plan, target: Target, folder: Path, listener: Listener, clock: Clock = SYSTEM_CLOCK
+        self, plan: Plan, target: Target, folder: Path, report: Callable[[str], None], clock: Clock = SYSTEM_CLOCK
     ) -> None:
+        """`report` gets a line about each step, from several threads."""
         self._plan = plan
         self._target = target
         self._folder = folder
-        self._listener = listener
+        self._report = report
         self._struck: list[Fault] = []
         self._clock = clock
         self._name = f"verify-{plan.scenario}-{secrets.token_hex(4)}"
@@ -177,7 +168,6 @@ class Scenario:
             events(plan.events, plan.own_seed),
             burst=mean_burst(plan.events, plan.faults + 1),
             seed=plan.own_seed,
-            on_written=partial(self._listener.written, plan),
         )
 
     def _through_faults(self, scene: Scene, writer: ForeignWriter) -> None:
@@ -213,9 +203,6 @@ class Scenario:
         scene.recovered()
         self._recoveries_s.append(self._clock.monotonic() - struck)
         self._report(f"{fault}; recovered in {self._recoveries_s[-1]:.1f} s")
-
-    def _report(self, line: str) -> None:
-        self._listener.happened(self._plan, line)
 
     def _judge(self, streams: Streams, watcher: Watcher, state: Path) -> Verdict:
         self._report("checking")

@@ -48,15 +48,12 @@ class Feeder:
         *,
         burst: int,
         seed: str,
-        on_written: Callable[[int], None],
     ) -> None:
-        """`on_written` is called in the feeder's thread with the number of events in the log."""
         self._producer = producer
         self._stream = stream
         self._events = events
         self._burst = burst
         self._chance = random.Random(f"{seed}/bursts")
-        self._on_written = on_written
         self.ends = (0,) * partitions
         self.acknowledged = 0
         self._limit = 0
@@ -117,7 +114,6 @@ class Feeder:
         self._producer.flush()
         self.ends = tuple(ends)
         self.acknowledged += len(batch)
-        self._on_written(self.acknowledged)
 
 
 _POLL_S, _POLL_RECORDS = 0.5, 5_000

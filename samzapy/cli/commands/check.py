@@ -190,14 +190,11 @@ def _show_needs(config: JobConfig, model: JobModel, engines: Mapping[str, StoreS
         return
     largest = max(model.containers, key=lambda container: len(container.tasks))
     parts = memory_needed(config, largest, engines)
-    rows = [(part.use, _mebibytes(part.size), part.reason) for part in parts]
+    whole = sum(part.size for part in parts)
+    rows = [(part.use, f"{part.size / 2**20:,.1f}", part.reason) for part in parts]
     rows += [
-        ("memory at the most", _mebibytes(sum(part.size for part in parts)), "without the task's own objects"),
+        ("memory at the most", f"{whole / 2**20:,.1f}", "without the task's own objects"),
         ("open files", f"{files_needed(config, largest, engines):,}", "at the least: large stores have more tables"),
     ]
     of = f"the largest of {len(model.containers):,} containers: {len(largest.tasks):,} tasks"
     table(f"What container {largest.id} needs, about ({of})", ("for", "MiB", "because of"), rows)
-
-
-def _mebibytes(size: int) -> str:
-    return f"{size / 2**20:,.1f}"

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,7 +25,7 @@ from samzapy.config.task import Guarantee
 from samzapy.devkafka import DevBroker
 from samzapy.errors import SamzapyError
 from samzapy.verify.campaign import COLUMNS, Plan, Row, by_guarantee, cells, plans, remarks, soak
-from samzapy.verify.scenario import Listener, Scenario
+from samzapy.verify.scenario import Scenario
 from samzapy.verify.target import CONTAINERS, PARTITIONS, Target
 from samzapy.verify.workload import TASKS
 
@@ -67,13 +68,12 @@ class Verification:
             click.echo(f"note: {line}", err=True)
         folder.mkdir(mode=0o700, parents=True)
         rows: list[Row] = []
-        display = _Lines()
         with _terminated_in_order(), _started(wanted, folder) as target:
             for number, plan in enumerate(self._plans(scenarios, seed), 1):
-                display.begin(plan)
+                _say(plan, f"{plan.events:,} events, {plan.faults:,} faults")
                 own = folder / f"{number:03d}-{plan.scenario}-{plan.guarantee.value}"
-                rows.append(Scenario(plan, target, own, display).run())
-                display.end(rows[-1])
+                rows.append(Scenario(plan, target, own, partial(_say, plan)).run())
+                _say(plan, f"{'kept' if rows[-1].kept else 'BROKEN'} in {rows[-1].seconds:.0f} s")
                 self._write(rows)
         self._print(rows)
         if not all(row.kept for row in rows):
@@ -156,20 +156,8 @@ class Verification:
                 click.echo(f"{plan}, again: {again}")
 
 
-class _Lines(Listener):
-    """Prints the events of the current scenario on standard error."""
-
-    def begin(self, plan: Plan) -> None:
-        click.echo(f"{plan}: {plan.events:,} events, {plan.faults:,} faults", err=True)
-
-    def written(self, plan: Plan, events: int) -> None:
-        """Nothing is shown."""
-
-    def happened(self, plan: Plan, line: str) -> None:
-        click.echo(f"{plan}: {line}", err=True)
-
-    def end(self, row: Row) -> None:
-        click.echo(f"{row.plan}: {'kept' if row.kept else 'BROKEN'} in {row.seconds:.0f} s", err=True)
+def _say(plan: Plan, line: str) -> None:
+    click.echo(f"{plan}: {line}", err=True)
 
 
 @contextmanager

@@ -77,15 +77,13 @@ class Key(Generic[T_co]):
         own = [self.name.removesuffix("*") + leaf for leaf in self.leaves] or [self.name]
         return (*own, *self.otherwise)
 
-    def at(self, **names: str) -> str:
-        """The key with its placeholders filled in."""
-        return _filled(self.name, names)
-
     def places(self, **names: str) -> list[str]:
         """The key and its alternatives in `otherwise`, in order, without keys whose placeholders `names` lacks."""
         known = names.keys()
         return [
-            _filled(name, names) for name in (self.name, *self.otherwise) if known >= set(_PLACEHOLDER.findall(name))
+            _PLACEHOLDER.sub(lambda match: names[match[1]], name)
+            for name in (self.name, *self.otherwise)
+            if known >= set(_PLACEHOLDER.findall(name))
         ]
 
     def parse(self, text: str) -> T_co:
@@ -102,10 +100,6 @@ class Key(Generic[T_co]):
             return str(default).lower()
         value = getattr(default, "value", default)
         return str(value) if value or value == 0 else "-"
-
-
-def _filled(name: str, names: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda match: names[match[1]], name)
 
 
 def key(name: str, kind: Kind[T], default: T, *, shown: str | None = None, otherwise: Iterable[str] = ()) -> T:
@@ -388,7 +382,7 @@ class Reader:
 
     def _read(self, key: Key[Any], names: Mapping[str, str]) -> Any:
         if key.name.endswith(".*"):
-            return self.below(key.at(**names).removesuffix("*"))
+            return self.below(key.places(**names)[0].removesuffix("*"))
         name = self._find(key, names)
         value, text = key.default, self.values.get(name)
         if text is not None:
