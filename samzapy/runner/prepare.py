@@ -59,17 +59,6 @@ from samzapy.storage.spec import check_checkpoints, make_ready
 from samzapy.system.clients import KnownStreams, SystemClients, load_factory
 
 
-@dataclass(frozen=True)
-class Occasion:
-    """The circumstances of a run's start. `run`: its record. `after`: the id of the run that has ended so that
-    this one starts the job again; empty for none. `safe`: see `HandoverRequest`."""
-
-    run: JobRun
-    until_end: bool = False
-    after: str = ""
-    safe: bool = False
-
-
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check, claim and set up, in this order. An active run of the job is fenced; it is not asked to hand the job over.
 
@@ -90,24 +79,19 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     Inputs with different partition counts cause a warning (Samza's rule: one task for each partition number of the
     largest), and for a CopartitionedTask, which would miss matches, an error. Raises ConfigError, EnvironmentFailure.
     """
-    with _checked(config, Occasion(this_run(), until_end)) as job:
+    with preparing(config, until_end=until_end) as job:
         return job.claim()
 
 
 @contextmanager
 def preparing(
-    config: JobConfig, *, until_end: bool = False, after: str = "", safe: bool = False
+    given: JobConfig, *, until_end: bool = False, after: str = "", safe: bool = False
 ) -> Iterator[StartableJob]:
-    """Do steps 0 to 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go. The keywords:
-    see `Occasion`."""
+    """Do steps 0 to 2 of `prepare`. The job's `claim` does the others, and asks an active run to let go. `after`: the
+    id of the run that has ended so that this one starts the job again; empty for none. `safe`: see
+    `HandoverRequest`."""
     arm_from_environment(os.environ)
-    with _checked(config, Occasion(this_run(), until_end, after, safe)) as job:
-        yield job
-
-
-@contextmanager
-def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
-    config = resolved(given)
+    run, config = this_run(), resolved(given)
     code = checked_code(config)
     code.streams.make_ready()
     make_ready(code.engines, code.serdes)
@@ -126,7 +110,10 @@ def _checked(given: JobConfig, occasion: Occasion) -> Iterator[_CheckedJob]:
             checkpoints=checkpoints,
             streams=streams,
             counts=counts,
-            occasion=occasion,
+            run=run,
+            until_end=until_end,
+            after=after,
+            safe=safe,
         )
         with closing(job):
             yield job
@@ -144,7 +131,10 @@ class _CheckedJob(StartableJob):
     checkpoints: CheckpointManager
     streams: KnownStreams
     counts: Mapping[SystemStream, int]
-    occasion: Occasion
+    run: JobRun
+    until_end: bool
+    after: str
+    safe: bool
     handover: Handover | None = None
 
     def __post_init__(self) -> None:
@@ -152,18 +142,18 @@ class _CheckedJob(StartableJob):
 
     @property
     def endless(self) -> bool:
-        return not self.occasion.until_end and not any(self.config.stream(stream).bounded for stream in self.counts)
+        return not self.until_end and not any(self.config.stream(stream).bounded for stream in self.counts)
 
     def announce(self) -> bool:
         config, checkpoints = self.config, self.checkpoints
-        if not config.handover_ms or self.occasion.after or not self._started_before():
+        if not config.handover_ms or self.after or not self._started_before():
             return False
         before, complete = peek_owner(checkpoints)
         if before is None or before.job != (config.name, config.id) or not may_answer(before):
             return False
         if complete and has_ended(checkpoints, before):
             return False
-        request = HandoverRequest(before.id, self.occasion.run, safe=self.occasion.safe)
+        request = HandoverRequest(before.id, self.run, safe=self.safe)
         self.handover = Handover(config, before, request, goes_on=may_answer)
         self.handover.begin()
         return True
@@ -175,7 +165,7 @@ class _CheckedJob(StartableJob):
         if self.handover is not None:
             self.handover.complete()
         # 3  the job is taken over
-        claim = self._take_over(self.model, self.occasion.run) if self._started_before() else None
+        claim = self._take_over(self.model, self.run) if self._started_before() else None
         # 4  the model
         with one_pass(self.checkpoints):
             planned = self._plan()
@@ -183,7 +173,7 @@ class _CheckedJob(StartableJob):
         # 5  checkpoints
         self.checkpoints.start()
         if claim is None or not _covers(claim, config.job_name, planned.model):
-            claim = self._take_over(planned.model, self.occasion.run if claim is None else claim.run)
+            claim = self._take_over(planned.model, self.run if claim is None else claim.run)
         # 6  streams
         self._create(missing, changelog_partition_count(planned.model))
         self._record(planned)
@@ -214,9 +204,8 @@ class _CheckedJob(StartableJob):
 
     def _check_restart(self) -> None:
         """Raise JobTakenOver if the run that starts again has lost the job meanwhile."""
-        after = self.occasion.after
-        owner, _ = peek_owner(self.checkpoints) if after else (None, True)
-        if owner is not None and owner.id != after:
+        owner, _ = peek_owner(self.checkpoints) if self.after else (None, True)
+        if owner is not None and owner.id != self.after:
             raise JobTakenOver.by(self.config.name, owner.started_ms, owner.host, owner.pid)
 
     def _started_before(self) -> bool:
@@ -283,8 +272,7 @@ class _CheckedJob(StartableJob):
 
     def _ends(self, model: JobModel) -> dict[SystemStreamPartition, int] | None:
         read = {ssp for task in model.tasks for ssp in task.ssps}
-        until_end = self.occasion.until_end
-        bounded = {ssp for ssp in read if until_end or self.config.stream(ssp.system_stream).bounded}
+        bounded = {ssp for ssp in read if self.until_end or self.config.stream(ssp.system_stream).bounded}
         return {ssp: offsets.upcoming for ssp, offsets in self.clients.offsets(bounded).items()} or None
 
 
