@@ -164,7 +164,7 @@ _INPUTS = (
     ),
     Mutant(
         "samzapy/runner/prepare.py",
-        "owner is not None and owner.id != after:",
+        "owner is not None and owner.id != self.after:",
         "False:",
         ("tests/unit/runner/test_new_inputs.py",),
     ),
