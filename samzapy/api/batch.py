@@ -155,10 +155,10 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
             self.offsets[index],
             self.keys[index],
             self.messages[index],
-            None if headers is None else headers[index],
-            -1 if timestamps is None else timestamps[index],
-            self._arrival_ms,
-            0 if values is None else len(values[index] or b""),
+            headers=None if headers is None else headers[index],
+            event_time=-1 if timestamps is None else timestamps[index],
+            arrival_time=self._arrival_ms,
+            size=0 if values is None else len(values[index] or b""),
         )
 
     def __repr__(self) -> str:

@@ -20,6 +20,7 @@ The header `samzapy-id` is text, eleven fields with colons between them:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import repeat
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
@@ -32,18 +33,22 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class _Fields(NamedTuple):
-    ssp: SystemStreamPartition
-    offset: int
-    key: Any
-    message: Any
-    headers: Headers | None = None
-    event_time: int = -1
-    arrival_time: int = -1
-    size: int = 0
-
-
-class IncomingMessageEnvelope(_Fields, Generic[K, V]):
+class IncomingMessageEnvelope(
+    NamedTuple(
+        "_Fields",
+        [
+            ("ssp", SystemStreamPartition),
+            ("offset", int),
+            ("key", Any),
+            ("message", Any),
+            ("headers", Headers | None),
+            ("event_time", int),
+            ("arrival_time", int),
+            ("size", int),
+        ],
+    ),
+    Generic[K, V],
+):
     """One input message, deserialized. A tuple, so that a batch of them is built without a Python frame each.
 
     `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none); `size`
@@ -58,19 +63,24 @@ class IncomingMessageEnvelope(_Fields, Generic[K, V]):
     # base.
     __slots__ = ()
 
-    if TYPE_CHECKING:
+    def __new__(
+        cls,
+        ssp: SystemStreamPartition,
+        offset: int,
+        key: K,
+        message: V,
+        *,
+        headers: Headers | None = None,
+        event_time: int = -1,
+        arrival_time: int = -1,
+        size: int = 0,
+    ) -> IncomingMessageEnvelope[K, V]:
+        return tuple.__new__(cls, (ssp, offset, key, message, headers, event_time, arrival_time, size))
 
-        def __new__(
-            cls,
-            ssp: SystemStreamPartition,
-            offset: int,
-            key: K,
-            message: V,
-            headers: Headers | None = None,
-            event_time: int = -1,
-            arrival_time: int = -1,
-            size: int = 0,
-        ) -> IncomingMessageEnvelope[K, V]: ...
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return self[:4], dict(zip(self._fields[4:], self[4:], strict=True))
+
+    if TYPE_CHECKING:
 
         @property
         def key(self) -> K: ...
@@ -168,7 +178,8 @@ _VERSION = "2:"
 _FIELDS = 8
 
 
-class Origin(NamedTuple):
+@dataclass(frozen=True)
+class Origin:
     """The fields of a source. Version 1 had neither the job, nor the system, nor the stream's id: they are empty
     then."""
 
@@ -178,13 +189,14 @@ class Origin(NamedTuple):
     stream: str
     stream_id: str
     partition: int
+    _: KW_ONLY
     task: str = ""
     kind: str = OUTPUT
 
     @property
     def source(self) -> str:
         """The source as ids of version 2 spell it."""
-        return _VERSION + ":".join(quote(str(field), safe="") for field in self)
+        return _VERSION + ":".join(quote(str(field), safe="") for field in vars(self).values())
 
 
 class OutputId(NamedTuple):
@@ -224,7 +236,7 @@ class OutputId(NamedTuple):
             if len(fields) != _FIELDS:
                 raise ValueError(f"header {ID_HEADER} has source {self.source!r}: expected {_FIELDS} fields")
             job, job_id, system, stream, stream_id, partition, task, kind = fields
-            return Origin(job, job_id, system, stream, stream_id, int(partition), task, kind)
+            return Origin(job, job_id, system, stream, stream_id, int(partition), task=task, kind=kind)
         stream, _, rest = self.source.rpartition("/")
         partition, _, task = rest.partition("@")
-        return Origin("", "", "", stream, "", int(partition), task)
+        return Origin("", "", "", stream, "", int(partition), task=task)

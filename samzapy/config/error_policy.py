@@ -115,7 +115,7 @@ DROP_KEYS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ErrorKeys:
     """The keys of the policies."""
 

@@ -15,7 +15,7 @@ from samzapy.job.model import replica_of
 from samzapy.metrics.registry import numbers_of
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Account:
     """One container's sums over its attempts, its newest lags, and the time of its newest report."""
 
@@ -61,7 +61,10 @@ class Progress:
         """`now`: the time of the monotonic clock in seconds. `lag_s`, `report_s`: seconds between two measurements of
         a container's lag, and between two reports."""
         self._lag_s, self._silent_s = lag_s, STALE_AFTER * report_s
-        self._accounts = {each: _Account(Measured({}, now), now, replica_of(each) > 0) for each in container_ids}
+        self._accounts = {
+            each: _Account(lags=Measured({}, now), reported_at=now, is_standby=replica_of(each) > 0)
+            for each in container_ids
+        }
         self._failures: list[ContainerFailure] = []
         self.failed = 0
 

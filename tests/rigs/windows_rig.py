@@ -87,7 +87,7 @@ class WindowsRig:
         self.windows = EventTimeWindows(context, "windows", aggregation)
 
     def add(self, key, time, value=1, partition=0, stream="in"):
-        envelope = IncomingMessageEnvelope(ssp(partition, stream), 7, key, value, None, time)
+        envelope = IncomingMessageEnvelope(ssp(partition, stream), 7, key, value, event_time=time)
         return self.windows.add(envelope, key, value, self.sent)
 
     def advance(self, seconds=0.0):

@@ -34,7 +34,7 @@ _MOST_SEEDS = 1_000_000
 _VARIABLE = re.compile(r"\$\{env:[^}]*\}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Verification:
     """The options of the command."""
 

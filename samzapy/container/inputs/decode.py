@@ -142,7 +142,14 @@ def undecoded(batch: RecordBatch, index: int, arrival_ms: int) -> IncomingMessag
     headers = None if batch.headers is None else batch.headers[index]
     size = 0 if value is None else len(value)
     return IncomingMessageEnvelope(
-        batch.ssp, batch.offsets[index], key, value, headers, batch.timestamps[index], arrival_ms, size
+        batch.ssp,
+        batch.offsets[index],
+        key,
+        value,
+        headers=headers,
+        event_time=batch.timestamps[index],
+        arrival_time=arrival_ms,
+        size=size,
     )
 
 

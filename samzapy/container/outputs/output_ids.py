@@ -73,7 +73,7 @@ class OutputIds:
         if found is None:
             reader = self._task_name if ssp in self._broadcast else ""
             stream_id = self._stream_id_of(ssp.system_stream)
-            origin = Origin(*self._job, ssp.system, ssp.stream, stream_id, ssp.partition, reader, kind)
+            origin = Origin(*self._job, ssp.system, ssp.stream, stream_id, ssp.partition, task=reader, kind=kind)
             found = self._prefixes[ssp, kind] = f"{origin.source}:".encode()
         return found
 

@@ -37,7 +37,7 @@ DEFAULTS = {
 LEAST_DIRTY = 50_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Topic:
     """A stream that exists, with its settings. Each stream that is created gets a new `stream_id`."""
 
@@ -82,10 +82,10 @@ def topic(spec: StreamSpec, stream_id: str) -> Topic:
     if problems:
         raise ConfigError(problems)
     return Topic(
-        spec.stream,
-        stream_id,
-        spec.partitions,
-        config,
+        name=spec.stream,
+        stream_id=stream_id,
+        partitions=spec.partitions,
+        config=config,
         max_message_bytes=int(values["max.message.bytes"]),
         compacted="compact" in policy,
         expires="delete" in policy and values["retention.ms"] >= 0,

@@ -106,7 +106,7 @@ class TaskRig:
     def process(self, ssp, count):
         at = self.offsets[ssp]
         batch = [
-            IncomingMessageEnvelope(ssp, at + n, None, None, None, time)
+            IncomingMessageEnvelope(ssp, at + n, None, None, event_time=time)
             for n, time in enumerate(self.log[ssp][at : at + count])
         ]
         for envelope in batch:

@@ -92,7 +92,7 @@ def outcome(path, aggregation, steps, feed):
                 getattr(rig, step)()
             else:
                 messages = [
-                    IncomingMessageEnvelope(ssp(partition), offset + n, key, {"value": value}, None, time)
+                    IncomingMessageEnvelope(ssp(partition), offset + n, key, {"value": value}, event_time=time)
                     for n, (partition, key, time, value) in enumerate(step)
                 ]
                 offset += len(step)

@@ -36,7 +36,8 @@ def test_a_batch_is_the_sequence_of_its_envelopes(pairs, data):
     keys, messages = [key for key, _ in pairs], [message for _, message in pairs]
     batch = MessageBatch(SSP, range(7, 7 + len(pairs)), keys, messages, times, headers, values=values, arrival_ms=5)
     model = [
-        IncomingMessageEnvelope(SSP, 7 + n, key, message, headers[n], n, 5, n) for n, (key, message) in enumerate(pairs)
+        IncomingMessageEnvelope(SSP, 7 + n, key, message, headers=headers[n], event_time=n, arrival_time=5, size=n)
+        for n, (key, message) in enumerate(pairs)
     ]
     assert list(batch) == model
     start, stop = data.draw(st.integers(-9, 9)), data.draw(st.integers(-9, 9))

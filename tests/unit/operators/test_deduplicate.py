@@ -31,11 +31,11 @@ def seen(tmp_path):
 
 def message(identity, partition=0):
     headers = None if identity is None else [("other", b"x"), (ID_HEADER, identity)]
-    return IncomingMessageEnvelope(SystemStreamPartition("mem", "in", partition), 0, "k", "m", headers)
+    return IncomingMessageEnvelope(SystemStreamPartition("mem", "in", partition), 0, "k", "m", headers=headers)
 
 
 def test_an_output_id_is_read_from_the_headers():
-    origin = Origin("a:b", "1/2", "kafka", "in put", "x==", 3, "Partition 3", "letter")
+    origin = Origin("a:b", "1/2", "kafka", "in put", "x==", 3, task="Partition 3", kind="letter")
     text = b"2:a%3Ab:1%2F2:kafka:in%20put:x%3D%3D:3:Partition%203:letter"
     assert origin.source.encode() == text
     found = OutputId.of(message(text + b":17:2").headers)

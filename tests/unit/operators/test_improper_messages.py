@@ -48,7 +48,7 @@ def entries(opened):
 
 
 def message(number, key="a", time=5, partition=SIDES[0]):
-    return IncomingMessageEnvelope(partition, number, key, 1, None, time)
+    return IncomingMessageEnvelope(partition, number, key, 1, event_time=time)
 
 
 @pytest.mark.parametrize("emit", [OnClose(), OnChange()], ids=["on close", "on change"])

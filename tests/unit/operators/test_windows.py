@@ -222,7 +222,7 @@ def test_only_messages_of_the_named_inputs_count_for_event_time(rig):
 def test_a_message_that_is_in_no_window_moves_event_time(rig):
     windows = rig(Tumbling(10))
     windows.add("a", 5)
-    windows.windows.observe(IncomingMessageEnvelope(ssp(0), 8, None, None, None, 10))
+    windows.windows.observe(IncomingMessageEnvelope(ssp(0), 8, None, None, event_time=10))
     assert shown(windows.advance()) == [("a", 0, 10, 1)]
 
 
@@ -291,7 +291,7 @@ def test_a_store_without_its_grace_gets_the_present_one(rig):
 @pytest.mark.parametrize("time", [-1, 1_700_000_000_000_000, 1.5])
 def test_an_event_time_that_is_none_is_refused_with_the_messages_position(rig, time):
     windows = rig(Tumbling(10))
-    envelope = IncomingMessageEnvelope(ssp(0), 7, "a", 1, None, 5)
+    envelope = IncomingMessageEnvelope(ssp(0), 7, "a", 1, event_time=5)
     with pytest.raises(ValueError, match=rf"^mem\.in\[0\]@7: event time {time}: windows need milliseconds since 1970"):
         windows.windows.add(envelope, "a", 1, windows.sent, time_ms=time)
 

@@ -53,11 +53,11 @@ def test_what_two_tasks_make_of_a_broadcast_message_are_two_messages(job):
     stream_id = {name: job.admin.describe(name).stream_id for name in ("in", "rates")}
     sender = ("counting", "1", "mem")
     found = ids(job, "out")
-    assert sorted(each.origin for each in found) == [
+    assert sorted((each.origin for each in found), key=lambda origin: origin.source) == [
         Origin(*sender, "in", stream_id["in"], 0),
         Origin(*sender, "in", stream_id["in"], 1),
-        Origin(*sender, "rates", stream_id["rates"], 0, "Partition 0"),
-        Origin(*sender, "rates", stream_id["rates"], 0, "Partition 1"),
+        Origin(*sender, "rates", stream_id["rates"], 0, task="Partition 0"),
+        Origin(*sender, "rates", stream_id["rates"], 0, task="Partition 1"),
     ]
     assert {each[1:] for each in found} == {(0, 0)}
 
