@@ -10,8 +10,6 @@
 
 #include "native.h"
 
-#include <stdlib.h>
-
 typedef struct {
     PyObject_HEAD
     PyObject *held;
@@ -109,16 +107,12 @@ static PyObject *call(Entries *self, PyObject *name)
     return PyObject_CallMethodObjArgs((PyObject *)self, name, NULL);
 }
 
-/* Number a change of `key`. Returns whether it was dirty before, or -1. */
+/* Count a change of `key`. Returns whether it was dirty before, or -1. */
 static int make_dirty(Entries *self, PyObject *key)
 {
     Py_ssize_t before = PyDict_Size(self->dirty);
-    PyObject *number = PyLong_FromLongLong(++self->changed);
-    if (number == NULL)
-        return -1;
-    int failed = PyDict_SetItem(self->dirty, key, number);
-    Py_DECREF(number);
-    return failed < 0 ? -1 : PyDict_Size(self->dirty) == before;
+    self->changed++;
+    return PyDict_SetItem(self->dirty, key, Py_None) < 0 ? -1 : PyDict_Size(self->dirty) == before;
 }
 
 /* The end of the old value may run code of the user, so nothing of `self` is used after it without another look. */
@@ -215,7 +209,7 @@ static int mark_held(Entries *self, PyObject *entries)
     return failed ? -1 : 0;
 }
 
-/* _set_some(entries, values): hold the values of two lists, and number their changes in this order. */
+/* _set_some(entries, values): hold the values of two lists, which become dirty. */
 static PyObject *entries_set_some(Entries *self, PyObject *const *arguments, Py_ssize_t count)
 {
     if (count != 2 || !PyList_Check(arguments[0]) || !PyList_Check(arguments[1]) ||
@@ -239,81 +233,8 @@ static PyObject *entries_set_some(Entries *self, PyObject *const *arguments, Py_
     Py_RETURN_NONE;
 }
 
-typedef struct {
-    long long number;
-    PyObject *entry;
-} Change;
-
-static int by_number(const void *one, const void *other)
-{
-    long long a = ((const Change *)one)->number, b = ((const Change *)other)->number;
-    return a < b ? -1 : a > b;
-}
-
-/* The dirty entries with their numbers, in the order of these; borrowed, to be freed. NULL with an error. */
-static Change *sorted_changes(Entries *self, Py_ssize_t count)
-{
-    Change *changes = PyMem_Malloc((size_t)(count + 1) * sizeof(Change));
-    if (changes == NULL) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    PyObject *entry, *number;
-    Py_ssize_t place = 0, found = 0;
-    int sorted = 1;
-    while (found < count && PyDict_Next(self->dirty, &place, &entry, &number)) {
-        changes[found].number = PyLong_AsLongLong(number);
-        changes[found].entry = entry;
-        sorted = sorted && (found == 0 || changes[found - 1].number < changes[found].number);
-        found++;
-    }
-    if (PyErr_Occurred()) {
-        PyMem_Free(changes);
-        return NULL;
-    }
-    if (!sorted)
-        qsort(changes, (size_t)found, sizeof(Change), by_number);
-    return changes;
-}
-
-/* An entry may be a tuple, which would become the error's arguments. */
-static void set_key_error(PyObject *entry)
-{
-    PyObject *arguments = PyTuple_Pack(1, entry);
-    if (arguments != NULL)
-        PyErr_SetObject(PyExc_KeyError, arguments);
-    Py_XDECREF(arguments);
-}
-
-/* _changes(): the dirty entries, their values and numbers, in the order of their last changes. */
-static PyObject *entries_changes(Entries *self, PyObject *nothing)
-{
-    (void)nothing;
-    Py_ssize_t count = PyDict_Size(self->dirty);
-    PyObject *entries = PyList_New(count), *values = PyList_New(count), *numbers = PyList_New(count);
-    int failed = entries == NULL || values == NULL || numbers == NULL;
-    Change *changes = failed ? NULL : sorted_changes(self, count);
-    failed = changes == NULL;
-    for (Py_ssize_t i = 0; !failed && i < count; i++) {
-        PyObject *entry = Py_NewRef(changes[i].entry);
-        PyObject *value = PyDict_GetItemWithError(self->held, entry);
-        if (value == NULL && !PyErr_Occurred())
-            set_key_error(entry);
-        failed = PyList_SetItem(entries, i, entry) < 0 || value == NULL ||
-                 PyList_SetItem(values, i, Py_NewRef(value)) < 0 ||
-                 PyList_SetItem(numbers, i, Py_XNewRef(PyDict_GetItemWithError(self->dirty, entry))) < 0;
-    }
-    PyMem_Free(changes);
-    PyObject *all = failed ? NULL : PyTuple_Pack(3, entries, values, numbers);
-    Py_XDECREF(entries);
-    Py_XDECREF(values);
-    Py_XDECREF(numbers);
-    return all;
-}
-
 static PyMethodDef entries_methods[] = {
     {"get", (PyCFunction)entries_get, METH_O, "The value of `key`, None if it has none."},
-    {"_changes", (PyCFunction)entries_changes, METH_NOARGS, "The dirty entries, their values and numbers."},
     {"_find", (PyCFunction)entries_find, METH_O, "The values of entries, and the places of those that are not held."},
     {"_set_some", (PyCFunction)(void (*)(void))entries_set_some, METH_FASTCALL, "Change entries."},
     {"put", (PyCFunction)(void (*)(void))entries_put, METH_FASTCALL, "Set `key` to `value`."},

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, final
@@ -148,39 +149,30 @@ class Contents:
     def entries(self, selection: Selection) -> Iterator[Entry]:
         """The wanted entries of all parts, in unsigned byte order of their keys, without expired ones."""
         if selection.keys is not None:
-            return self._listed(sorted(selection.keys))
+            ranges = [(key, key + b"\x00") for key in sorted(selection.keys)]
+            return chain.from_iterable(self._range(part, *bounds) for bounds in ranges for part in self._parts)
         return heapq.merge(
-            *(self._range(partition, selection) for partition in self._parts),
+            *(self._range(partition, selection.lower, selection.upper) for partition in self._parts),
             key=lambda entry: (entry.key, entry.partition),
         )
 
     def timed(self, partition: int) -> Iterator[tuple[bytes, bytes, int | None]]:
         """Key, value and time of the put (None in a store without a time to live) of the entries of one part that have
         not expired, in unsigned byte order of their keys."""
-        with self._parts[partition].iterate(None, None) as pairs:
+        return self._alive(partition, None, None)
+
+    def _range(self, partition: int, lower: bytes | None, upper: bytes | None) -> Iterator[Entry]:
+        return (Entry(partition, key, value) for key, value, _ in self._alive(partition, lower, upper))
+
+    def _alive(
+        self, partition: int, lower: bytes | None, upper: bytes | None
+    ) -> Iterator[tuple[bytes, bytes, int | None]]:
+        with self._parts[partition].iterate(lower, upper) as pairs:
             for key, data in pairs:
-                value = self._alive(data)
-                if value is not None:
-                    yield key, value, None if self._expiry is None else put_time(data)
-
-    def _listed(self, keys: Sequence[bytes]) -> Iterator[Entry]:
-        for key in keys:
-            for partition, engine in self._parts.items():
-                value = self._alive(engine.get(key))
-                if value is not None:
-                    yield Entry(partition, key, value)
-
-    def _range(self, partition: int, selection: Selection) -> Iterator[Entry]:
-        with self._parts[partition].iterate(selection.lower, selection.upper) as pairs:
-            for key, data in pairs:
-                value = self._alive(data)
-                if value is not None:
-                    yield Entry(partition, key, value)
-
-    def _alive(self, data: bytes | None) -> bytes | None:
-        if data is None or self._expiry is None:
-            return data
-        return unstamped(data) if put_time(data) > self._expiry.horizon() else None
+                if self._expiry is None:
+                    yield key, data, None
+                elif (time_ms := put_time(data)) > self._expiry.horizon():
+                    yield key, unstamped(data), time_ms
 
     def close(self) -> None:
         """Release it."""

@@ -25,9 +25,7 @@ from samzapy.errors import ForeignRecords, StateLost
 from samzapy.storage.backup.snapshot import open_backup, snapshot_reader
 from samzapy.storage.changelog.restore import (
     ProgressCallback,
-    RestoreRead,
     ShouldStop,
-    StoreRestore,
     never,
     run_restores,
 )
@@ -241,7 +239,10 @@ class StoreOpener:
             self._replace_outdated(tasks, consumer_of)
             restores = [restore for store in _each(tasks) if (restore := store.restore()) is not None]
             try:
-                read = _read(restores, consumer_of, self._clock, on_progress, should_stop)
+                for system in dict.fromkeys(restore.ssp.system for restore in restores):
+                    of_system = [restore for restore in restores if restore.ssp.system == system]
+                    with closing(consumer_of(system)) as consumer:
+                        run_restores(of_system, consumer, self._clock, on_progress, should_stop=should_stop)
             except ForeignRecords as foreign:
                 for store in _each(tasks):
                     if store.changelog == foreign.ssp:
@@ -249,7 +250,7 @@ class StoreOpener:
                 raise
             for owner, stores in zip(self._owners, tasks, strict=True):
                 for store in stores.values():
-                    self._make_ready(owner, store, read, consumer_of)
+                    self._make_ready(owner, store, consumer_of)
             failing.pop_all()
         return list(map(TaskStores, tasks))
 
@@ -268,13 +269,7 @@ class StoreOpener:
                     store.engine.close()
                     stores[name] = self._open(owner, store.spec, provisional=False)
 
-    def _make_ready(
-        self,
-        owner: StoreOwner,
-        store: Store,
-        read: Mapping[SystemStreamPartition, RestoreRead],
-        consumer_of: Callable[[str], SystemConsumer],
-    ) -> None:
+    def _make_ready(self, owner: StoreOwner, store: Store, consumer_of: Callable[[str], SystemConsumer]) -> None:
         spec, config, ssp = store.spec, store.spec.config, store.changelog
         serdes = spec.serdes(self._serdes)
         check_sample(config, store.engine, *serdes)
@@ -286,7 +281,7 @@ class StoreOpener:
         stack = build_stack(config, store.engine, *serdes, limit, self._clock, origin, self._budget)
         directory = self._directory(owner, spec)
         backup = open_backup(self._config.job_name, owner.name, spec, store.engine, directory, self._clock)
-        store.ready(None if ssp is None else read.get(ssp), stack, end, backup)
+        store.ready(stack, end, backup)
 
     def _largest_record(self, system: str, topic: StreamDescription) -> int | None:
         limits = (max_record_bytes(topic), self._record_limit_of(system))
@@ -302,19 +297,3 @@ def close_all(tasks: Sequence[Stores]) -> None:
 
 def _each(tasks: Sequence[Stores]) -> Iterator[Store]:
     return (store for stores in tasks for store in stores.values())
-
-
-def _read(
-    restores: Sequence[StoreRestore],
-    consumer_of: Callable[[str], SystemConsumer],
-    clock: Clock,
-    on_progress: ProgressCallback | None,
-    should_stop: ShouldStop,
-) -> dict[SystemStreamPartition, RestoreRead]:
-    """Read every changelog partition, system by system; returns the amounts read."""
-    read: dict[SystemStreamPartition, RestoreRead] = {}
-    for system in dict.fromkeys(restore.ssp.system for restore in restores):
-        with closing(consumer_of(system)) as consumer:
-            of_system = [restore for restore in restores if restore.ssp.system == system]
-            read.update(run_restores(of_system, consumer, clock, on_progress, should_stop=should_stop))
-    return read

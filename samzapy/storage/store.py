@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
@@ -25,7 +26,7 @@ from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer, 
 from samzapy.clock import Clock
 from samzapy.errors import StoreError
 from samzapy.storage.backup.snapshot import StoreBackup
-from samzapy.storage.changelog.restore import CHUNK_BYTES, RestoreRead, RestoreResult, StoreRestore
+from samzapy.storage.changelog.restore import CHUNK_BYTES, RestoreResult, StoreRestore
 from samzapy.storage.changelog.topic import ChangelogEnd, Tail
 from samzapy.storage.kv.expiring import STAMP_BYTES, Expiry, put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
@@ -123,7 +124,7 @@ class Store:
     """
 
     __slots__ = (
-        "_appended_bytes", "_clock", "_doubt", "_flushing", "_marked_s", "_own",  "_set_aside", "backup", "changelog",
+        "_appended_bytes", "_clock", "_doubt", "_flushing", "_marked_s", "_own", "_restore", "_set_aside", "backup", "changelog",
         "end", "engine", "files", "filling", "identity", "label", "offset", "result", "spec", "stack", "state", "tail",
     )  # fmt: skip
 
@@ -141,8 +142,8 @@ class Store:
         doubt: Callable[[], str | None] | None = None,
         filling: StoreFilling | None = None,
     ) -> None:
-        """OPENED. `doubt` returns why the files must not
-        be used if any record follows them. `filling`: the streams that fill the store instead of a changelog."""
+        """OPENED. `doubt` returns why the files must not be used if any record follows them. `filling`: the streams
+        that fill the store instead of a changelog."""
         self.state = StoreState.OPENED
         self.label = f"{task}/{spec.config.name}"
         self.spec = spec
@@ -158,6 +159,7 @@ class Store:
         self._own = self.offset if tail is None or tail.known_end is None else tail.known_end - 1
         self.end: ChangelogEnd | None = None
         self.backup: StoreBackup | None = None
+        self._restore: StoreRestore | None = None
         self.result = RestoreResult(spec.config.name, 0, 0.0, files.source or "nothing", files.reason)
         self._set_aside = False
         self._appended_bytes = 0
@@ -195,23 +197,23 @@ class Store:
             return None
         self._become(StoreState.RESTORING)
         expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, self._clock)
-        threads = self.spec.persistent
-        return StoreRestore(self.engine, self.identity, tail, CHUNK_BYTES, self.label, expiry, any_thread=threads)
+        self._restore = StoreRestore(self.engine, self.identity, tail, CHUNK_BYTES, self.label, expiry)
+        return self._restore
 
-    def ready(
-        self, read: RestoreRead | None, stack: StoreStack, end: ChangelogEnd | None, backup: StoreBackup | None
-    ) -> None:
-        """Become READY: everything was `read`. `end` detects another writer of the changelog, `backup` makes
+    def ready(self, stack: StoreStack, end: ChangelogEnd | None, backup: StoreBackup | None) -> None:
+        """Become READY: the restore has read everything. `end` detects another writer of the changelog, `backup` makes
         snapshots."""
         self._become(StoreState.READY)
         self.stack, self.end, self.backup = stack, end, backup
-        source = self.files.source
-        if read is not None and read.records:
-            source = f"{source} + changelog" if source else "changelog"
-        records, seconds, size = read or (0, 0.0, 0)
-        self.result = RestoreResult(
-            self.spec.config.name, records, seconds, source or "nothing", self.files.reason, size
-        )
+        if (read := self._restore) is not None:
+            source, read_from = self.files.source, "changelog" if read.records else ""
+            self.result = replace(
+                self.result,
+                records=read.records,
+                seconds=read.seconds,
+                bytes=read.bytes,
+                source=" + ".join(filter(None, (source, read_from))) or "nothing",
+            )
         logger.debug("%s", self)
 
     def refuse(self, reason: object) -> None:

@@ -16,6 +16,7 @@ from rigs.store_rig import local_files
 
 from samzapy.api.stream import SystemStreamPartition as Ssp
 from samzapy.api.system import OffsetRange, OutgoingRecord, StreamSpec, SystemSettings, change_columns
+from samzapy.config.stores import StoreConfig
 from samzapy.container.side_inputs import SideInputRestore, SideInputs
 from samzapy.coordinator import client as client_module
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
@@ -28,7 +29,7 @@ from samzapy.errors import (
 )
 from samzapy.storage.backup.folder import open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader, newest_snapshot
-from samzapy.storage.local.marker import Marker, StoreIdentity, misfit
+from samzapy.storage.local.marker import Acceptance, Marker, StoreIdentity
 from samzapy.system.clients import system_factory
 from samzapy.system.kafka import admin as admin_module
 from samzapy.system.kafka.admin import KafkaAdmin
@@ -148,7 +149,7 @@ def test_an_upload_trusts_only_whole_files(tmp_path, there):
     left = {"whole": 1_000, "half": 500, "empty": 0}.get(there)
     stored.unlink() if left is None else stored.write_bytes(b"x" * left)
     again = SnapshotUploader(folder, 3).upload(directory, Marker(StoreIdentity("job-1", "s", 0, "t"), 2, 2))
-    assert (uploaded.files, again.files) == (1, 0 if there == "whole" else 1)
+    assert (uploaded[0], again[0]) == (1, 0 if there == "whole" else 1)
     assert newest_snapshot(folder, tmp_path / "store", lambda marker: None).changelog_offset == 2
     assert (tmp_path / "store" / "data").read_bytes() == b"x" * 1_000
 
@@ -278,7 +279,8 @@ def test_a_store_with_part_of_a_file_is_as_of_its_marker(tmp_path, part):
             assert [bool(local.engine.get(b"%d" % offset)) for offset in range(3)] == [n <= marked for n in range(3)]
         assert local.reason or not (cut.suffix == ".sst" or (cut.name.startswith("MANIFEST") and not part))
     assert {-1, 2} <= found
-    with closing(opened_files(whole, lambda marker: misfit(marker, STORE, OffsetRange(0, 2))).engine) as engine:
+    accepted = Acceptance(StoreConfig("s", "rocksdb"), STORE, OffsetRange(0, 2), 0, ManualClock())
+    with closing(opened_files(whole, accepted.misfit).engine) as engine:
         assert engine.get(b"0") is None
 
 

@@ -233,8 +233,8 @@ _STATE = (
     ),
     Mutant(
         "samzapy/storage/changelog/restore.py",
-        "            if now - moved > stall_s:\n",
-        "            if False:\n",
+        "if active and clock.monotonic() - moved > stall_s:",
+        "if False:",
         (_RESTORE,),
     ),
     Mutant(
@@ -484,8 +484,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/changelog/restore.py",
-        "                finishing.begin(restore, as_of_ms)\n",
-        "                finishing.begin(restore, clock.wall_ms())\n",
+        "restore.finish(as_of_ms)",
+        "restore.finish(clock.wall_ms())",
         ("tests/unit/storage/changelog/test_restore.py",),
     ),
     Mutant(
@@ -547,24 +547,6 @@ _COMMITS: tuple[Mutant, ...] = (
         "        for run in fresh:\n",
         "        for run in ():\n",
         ("tests/unit/admin/test_take_over.py",),
-    ),
-    Mutant(
-        "samzapy/storage/kv/cached.py",
-        "self._serialize(*self._changes())",
-        "self._serialize(list(self._dirty), [self._held[each] for each in self._dirty], range(len(self._dirty)))",
-        ("tests/property/storage/test_order_of_changes.py",),
-    ),
-    Mutant(
-        "samzapy/storage/kv/uncommitted.py",
-        "self._in_order = self._in_order and later and len(changes) == together",
-        "pass",
-        ("tests/property/storage/test_order_of_changes.py",),
-    ),
-    Mutant(
-        "samzapy/storage/kv/uncommitted.py",
-        "        if key in changes:\n            self._in_order = False\n",
-        "",
-        ("tests/property/storage/test_order_of_changes.py",),
     ),
     Mutant(
         "samzapy/storage/kv/cached.py",
@@ -679,12 +661,6 @@ _ANSWERED = (
         "more = self._left_out.get(kind, 0)",
         (_TWENTY,),
     ),
-    Mutant(
-        "samzapy/storage/kv/uncommitted.py",
-        "        self._passed_down = []\n        self._in_order = True\n        self._order = ",
-        "        self._in_order = True\n        self._order = ",
-        (_TWENTY,),
-    ),
 )
 
 #: Asynchronous tasks.
@@ -745,7 +721,12 @@ _TIME = (
 
 #: The compiled extension.
 _NATIVE = (
-    Mutant("samzapy/native/entries.c", "    Py_DECREF(number);\n", "", ("tests/unit/native/test_native_entries.py",)),
+    Mutant(
+        "samzapy/native/entries.c",
+        "        Py_XDECREF(entry);\n        if (failed) {\n",
+        "        if (failed) {\n",
+        ("tests/unit/native/test_native_entries.py",),
+    ),
     Mutant(
         "samzapy/native/fetch.c",
         "messages[end]->topic == first->topic &&",

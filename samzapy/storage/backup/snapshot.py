@@ -106,15 +106,6 @@ class UploadStopped(StoreError):
     """Raised when an upload has to stop; the next one uses the files that are there already."""
 
 
-@dataclass(frozen=True)
-class Uploaded:
-    """A new snapshot: its index, and the amount uploaded for it."""
-
-    index: SnapshotIndex
-    files: int
-    bytes: int
-
-
 class SnapshotUploader:
     """Uploads checkpoints of one store, one after the other. One thread at a time."""
 
@@ -126,8 +117,9 @@ class SnapshotUploader:
         self._hashed: dict[tuple[int, int, int], SnapshotFile] = {}
         self._unused: frozenset[str] = frozenset()
 
-    def upload(self, directory: Path, marker: Marker) -> Uploaded:
-        """Make a snapshot of the files in `directory`, which do not change meanwhile, then collect old ones.
+    def upload(self, directory: Path, marker: Marker) -> tuple[int, int]:
+        """Make a snapshot of the files in `directory`, which do not change meanwhile, then collect old ones. Returns
+        how many files, and bytes, were uploaded for it.
 
         Raises UploadStopped or BackupUnavailable; earlier snapshots are then unchanged.
         """
@@ -150,7 +142,7 @@ class SnapshotUploader:
         self._folder.put_index(index.name, index.to_bytes())
         reach("backup.collect")
         self._collect(index.name, set(there))
-        return Uploaded(index, count, size)
+        return count, size
 
     def _described(self, directory: Path) -> dict[str, SnapshotFile]:
         """The files by name; a file of the last upload is not read again, even under another name."""
@@ -356,12 +348,12 @@ class StoreBackup:
             data = self._made(checkpoint)
             if data is None:
                 return
-            made = self._uploader.upload(checkpoint, Marker.from_bytes(data))
+            files, size = self._uploader.upload(checkpoint, Marker.from_bytes(data))
         finally:
             shutil.rmtree(checkpoint, ignore_errors=True)
         self._counts["snapshots"] += 1
-        self._counts["snapshot-files"] += made.files
-        self._counts["snapshot-bytes"] += made.bytes
+        self._counts["snapshot-files"] += files
+        self._counts["snapshot-bytes"] += size
 
     def _made(self, checkpoint: Path) -> bytes | None:
         """The marker of a new checkpoint, None if the store was closed before. The task commits meanwhile, so the

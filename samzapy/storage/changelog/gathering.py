@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from samzapy.errors import StoreError
-
 Numbers = NDArray[np.uint64]
 Marks = NDArray[np.bool_]
 Lengths = NDArray[np.int64]
@@ -122,7 +120,6 @@ class SortedRecords:
         self._keys, self._values = Arena(), Arena()
         self._deleted: list[Marks] = [np.empty(0, np.bool_)]
         self._rows = 0
-        self._given_up = False
 
     @property
     def size(self) -> int:
@@ -158,23 +155,17 @@ class SortedRecords:
 
     def parts(self) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
         """The last value of each key, None for a deletion, in unsigned byte order of the keys: parts of the keys, each
-        with its values. Raises StoreError after `give_up`."""
+        with its values."""
         order, new = key_order(self._keys, unreplaced(self._keys))
         rows = order[np.append(new[1:], True)] if len(order) else order
         keys_of, values_of, deletions = self._keys.reader(), self._values.reader(), np.concatenate(self._deleted)
         part = min(self._keys.part(), self._values.part())
         for first in range(0, len(rows), part):
-            if self._given_up:
-                raise StoreError("the load was given up")
             some = rows[first : first + part]
             values: list[bytes | None] = list(values_of(some))
             for place in np.flatnonzero(deletions[some]).tolist():
                 values[place] = None
             yield list(keys_of(some)), values
-
-    def give_up(self) -> None:
-        """End `parts`, which another thread reads."""
-        self._given_up = True
 
 
 class _Columns:

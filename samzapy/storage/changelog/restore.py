@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING
 
 from samzapy.api.engine import StorageEngine
 from samzapy.api.stream import SystemStreamPartition
@@ -36,14 +33,9 @@ CHUNK_BYTES = 402_653_184
 _ENTRY_BYTES = 140
 #: Records, and bytes of memory, below which a dictionary is as fast as arenas.
 _FEW, _FEW_BYTES = 50_000, 16_777_216
-#: The number of stores that finish their restores at once.
-_FINISHED_AT_ONCE = 4
 _POLL_S = 0.1
 #: Few enough that the records are still in the processor's cache when they are gathered.
 _POLL_RECORDS = 5_000
-
-
-logger = logging.getLogger(__name__)
 
 
 class RestoreStopped(SamzapyError):
@@ -56,14 +48,6 @@ class RestoreStopped(SamzapyError):
 def never() -> bool:
     """The `ShouldStop` of a restore that is never given up."""
     return False
-
-
-class RestoreRead(NamedTuple):
-    """The amount that a restore has read of a changelog partition: records, seconds, bytes of keys and values."""
-
-    records: int
-    seconds: float
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -87,6 +71,8 @@ class StoreRestore:
     Only a key's last value of a chunk is written. Each chunk goes in with a marker of its own: a crash costs the chunk,
     not the restore. Until the bound is reached the marker carries the time of the last record, because older deletions
     may still follow it in the log.
+
+    `records`, `bytes` (of keys and values) and `seconds` are the amount that it has read.
     """
 
     def __init__(
@@ -97,16 +83,14 @@ class StoreRestore:
         chunk_bytes: int = CHUNK_BYTES,
         label: str = "",
         expiry: Expiry | None = None,
-        *,
-        any_thread: bool = False,
     ) -> None:
         """`chunk_bytes`: memory for records that are not written yet. `label`: the store in progress and errors. With
         an `expiry` the values get the times of their records, and expired ones are left out. A record from
-        `tail.known_end` on is refused. `any_thread`: whether other threads than its opener's may call the engine."""
+        `tail.known_end` on is refused."""
         self.label = label or identity.store
         self.ssp, self.start, self.bound, self._known_end = tail
         self.records = self.bytes = 0
-        self.any_thread = any_thread
+        self.seconds = 0.0
         self._engine = engine
         self._expiry = expiry
         self._identity = identity
@@ -182,11 +166,6 @@ class StoreRestore:
         """Flush the engine's memory to disk."""
         self._engine.flush()
 
-    def give_up(self) -> None:
-        """Make a running `finish` end soon, with StoreError; from another thread."""
-        if (gathered := self._sorted) is not None:
-            gathered.give_up()
-
     def _write(self, offset: int, time_ms: int) -> None:
         marker = Marker(self._identity, offset, max(time_ms, 0)).to_bytes()
         reach("restore.chunk")
@@ -198,51 +177,6 @@ class StoreRestore:
         self._first, self._first_bytes, self._sorted = {}, 0, None
 
 
-@final
-class _Finishing:
-    """Finishes restores while others are still read: sorting and writing a store wait for processor and disk.
-
-    Each store stays within its share of the memory until it is finished. At the end of the context, after a failure or
-    a stop, finishes that have not begun are dropped, and running ones are made to end and waited for: their engines are
-    closed next. The caller finishes a single store, and a store whose engine is bound to its thread.
-    """
-
-    def __init__(self, stores: int) -> None:
-        self._together = stores > 1
-        # It starts no thread before the first one is needed.
-        self._threads = ThreadPoolExecutor(min(_FINISHED_AT_ONCE, max(1, stores)), thread_name_prefix="samzapy-restore")
-        self._begun: dict[Future[None], StoreRestore] = {}
-
-    def __enter__(self) -> _Finishing:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        for restore in self.unfinished:
-            restore.give_up()
-        self._threads.shutdown(cancel_futures=True)
-
-    @property
-    def unfinished(self) -> Collection[StoreRestore]:
-        return self._begun.values()
-
-    def begin(self, restore: StoreRestore, as_of_ms: int) -> None:
-        """Finish a store that has everything below its bound, as of that time."""
-        if self._together and restore.any_thread:
-            ended = self._threads.submit(restore.finish, as_of_ms)
-        else:
-            restore.finish(as_of_ms)
-            ended = Future()
-            ended.set_result(None)
-        self._begun[ended] = restore
-
-    def take(self, timeout_s: float) -> list[StoreRestore]:
-        """Take the finished restores; waits up to `timeout_s` for the first one. Raises the error of a failed one."""
-        ended, _ = wait(self._begun, timeout_s, FIRST_COMPLETED)
-        for each in ended:
-            each.result()
-        return [self._begun.pop(each) for each in ended]
-
-
 def run_restores(
     restores: Sequence[StoreRestore],
     consumer: SystemConsumer,
@@ -251,14 +185,12 @@ def run_restores(
     stall_s: float = 60.0,
     poll_records: int = _POLL_RECORDS,
     should_stop: ShouldStop = never,
-) -> dict[SystemStreamPartition, RestoreRead]:
+) -> None:
     """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
 
     A partition is done when the consumer's position has reached the bound, since control records and holes have
-    offsets, too. Its store is finished while the others are read. If one fails, the others end before its error is
-    raised. Raises RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`. Stores
-    that are all read, and are finished for longer than that, are a warning: another attempt would have the same to
-    write.
+    offsets, too. Its store is finished then. Raises RestoreStalled when nothing moved for `stall_s` seconds,
+    RestoreStopped once it `should_stop`.
     """
     began = moved = clock.monotonic()
     as_of_ms = clock.wall_ms()
@@ -268,32 +200,23 @@ def run_restores(
     for restore in restores:
         restore.share(len(restores))
     consumer.start({restore.ssp: restore.start for restore in restores})
-    results: dict[SystemStreamPartition, RestoreRead] = {}
     positions: dict[SystemStreamPartition, int] = {}
-    with _Finishing(len(restores)) as finishing:
-        while len(results) < len(restores):
-            if should_stop():
-                raise RestoreStopped(", ".join(each.label for each in (*active.values(), *finishing.unfinished)))
-            for batch in consumer.poll(_POLL_S, poll_records) if active else ():
-                if batch.ssp in active:
-                    active[batch.ssp].add(batch)
-            now = clock.monotonic()
-            if _advanced(active, consumer, positions, on_progress):
-                moved = now
-            for restore in [r for r in active.values() if positions[r.ssp] >= r.bound]:
-                del active[restore.ssp]
-                consumer.pause([each.ssp for each in restores if each.ssp not in active])
-                finishing.begin(restore, as_of_ms)
-            for restore in finishing.take(0.0 if active else _POLL_S):
-                results[restore.ssp] = RestoreRead(restore.records, clock.monotonic() - began, restore.bytes)
-                moved = now
-            if now - moved > stall_s:
-                if active:
-                    raise RestoreStalled(_stalled(active.values(), positions, stall_s))
-                names = ", ".join(each.label for each in finishing.unfinished)
-                logger.warning("%s: sorting and writing what was restored takes more than %g s", names, now - moved)
-                moved = now
-    return results
+    while active:
+        if should_stop():
+            raise RestoreStopped(", ".join(each.label for each in active.values()))
+        for batch in consumer.poll(_POLL_S, poll_records):
+            if batch.ssp in active:
+                active[batch.ssp].add(batch)
+        if _advanced(active, consumer, positions, on_progress):
+            moved = clock.monotonic()
+        for restore in [r for r in active.values() if positions[r.ssp] >= r.bound]:
+            del active[restore.ssp]
+            restore.finish(as_of_ms)
+            moved = clock.monotonic()
+            restore.seconds = moved - began
+            consumer.pause([each.ssp for each in restores if each.ssp not in active])
+        if active and clock.monotonic() - moved > stall_s:
+            raise RestoreStalled(_stalled(active.values(), positions, stall_s))
 
 
 def _advanced(

@@ -45,12 +45,10 @@ class CachedStore(Entries, ScanningStore[K, V]):
        hand meets an unused one while at least `batch_size` are dirty, or too few are clean to make room; then up to
        `batch_size` unused ones. So a dirty key is always held, and a key that is put repeatedly is serialized once.
        `MOST_DIRTY` bounds the unserialized values of a commit.
-    5. Changes are numbered, and the layer below gets the numbers with a batch. So the records of a commit are in the
-       order of each key's last change, for any size of cache and batch.
-    6. An absent key is cached as absent.
-    7. A value that does not serialize raises an error with its batch, not at its `put`; the error names its key. Only
+    5. An absent key is cached as absent.
+    6. A value that does not serialize raises an error with its batch, not at its `put`; the error names its key. Only
        the first values of a class are serialized, and read back, at their `put`: until then no type of keys is usual.
-    8. Values are handed out by reference. A change without `put` is not saved.
+    7. Values are handed out by reference. A change without `put` is not saved.
 
     Corner cases:
 
@@ -307,7 +305,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
         if held.get(entry, held) is None and entry not in dirty and not self._has_tombstone(entry):
             self._absent.add(entry)
         held[entry] = value
-        dirty[entry] = self._changed
+        dirty[entry] = None
         if len(held) > self._cache_size:
             self._make_room()
         elif len(dirty) >= self._most_dirty:
@@ -381,8 +379,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
             return
         unused = filterfalse((self._used or ()).__contains__, self._dirty)
         batch = dict.fromkeys(chain((entry,), islice(unused, self._batch_size)))
-        values, numbers = (list(map(each.__getitem__, batch)) for each in (self._held, self._dirty))
-        self._serialize(batch, values, numbers)
+        self._serialize(batch)
         for each in batch:
             del self._dirty[each]
         self._absent.difference_update(batch)
@@ -390,8 +387,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
     def _serialize_all(self) -> None:
         if self._dirty:
             self._forget_passing()
-            # In the order of their last changes, as the records of the commit will be: that costs less here than below.
-            self._serialize(*self._changes())
+            self._serialize(self._dirty)
             self._dirty.clear()
             self._absent.clear()
             self._deleted = False
@@ -404,13 +400,14 @@ class CachedStore(Entries, ScanningStore[K, V]):
                 del self._dirty[entry]
                 self._absent.discard(entry)
 
-    def _serialize(self, entries: Collection[Any], values: list[Any], numbers: Sequence[int]) -> None:
+    def _serialize(self, entries: Collection[Any]) -> None:
+        values = list(map(self._held.__getitem__, entries))
         try:
             keys = self._entry_bytes(entries)
             data = self._codec.encode_values(entries, values, self._deleted)
         except SerdeError as failure:
             raise SerdeError(str(failure), store=self._codec.store, late=True) from failure
-        self._uncommitted.put_all(keys, data, numbers)
+        self._uncommitted.put_all(keys, data)
         self._uncommitted.deletes |= self._deleted
         self._count(entries, keys, data)
 

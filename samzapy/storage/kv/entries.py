@@ -18,8 +18,8 @@ _NONE = type(None)
 class PlainEntries:
     """The entries, and `get` and `put`, in Python.
 
-    `_held` has all entries; `_dirty` the dirty ones, each with the number of its last change; `_used` the ones that
-    were used again since the hand passed, None until it has moved. Keys of the type `_usual` are entries themselves.
+    `_held` has all entries; `_dirty` the dirty ones, its values are None; `_used` the ones that were used again since
+    the hand passed, None until it has moved. Keys of the type `_usual` are entries themselves.
     `_gets` and `_changed` count calls. With more than `_cache_size` entries `_make_room` is called, with `_most_dirty`
     dirty ones `_limit_dirty`.
     """
@@ -28,7 +28,7 @@ class PlainEntries:
 
     def __init__(self) -> None:
         self._held: dict[Any, Any] = {}
-        self._dirty: dict[Any, int] = {}
+        self._dirty: dict[Any, None] = {}
         self._used: dict[Any, None] | None = None
         self._usual: type | None = None
         self._gets = self._changed = 0
@@ -50,10 +50,8 @@ class PlainEntries:
         entry = key if type(key) is self._usual else self._entry(key)
         if value is None or self._usual is None:
             self._check_value(key, value)
-        stamp = self._changed = self._changed + 1
-        dirty = self._dirty
-        if entry in dirty:
-            dirty[entry] = stamp
+        self._changed += 1
+        if entry in self._dirty:
             if self._used is not None:
                 self._used[entry] = None
             self._held[entry] = value
@@ -74,19 +72,13 @@ class PlainEntries:
         return values, [i for i, value in enumerate(values) if value is None and entries[i] not in held]
 
     def _set_some(self, entries: list[Any], values: list[Any]) -> None:
-        """Hold the `values` of `entries`, and number the changes in this order."""
+        """Hold the `values` of `entries`, which become dirty."""
         held = self._held
         if self._used is not None:
             self._used.update(zip(filter(held.__contains__, entries), repeat(None)))
         held.update(zip(entries, values, strict=True))
-        last = self._changed + len(entries)
-        self._dirty.update(zip(entries, range(self._changed + 1, last + 1), strict=True))
-        self._changed = last
-
-    def _changes(self) -> tuple[list[Any], list[Any], list[int]]:
-        """The dirty entries, their values and the numbers of their changes, in the order of these."""
-        entries = sorted(self._dirty, key=self._dirty.__getitem__)
-        return entries, list(map(self._held.__getitem__, entries)), sorted(self._dirty.values())
+        self._dirty.update(zip(entries, repeat(None)))
+        self._changed += len(entries)
 
     @abstractmethod
     def _entry(self, key: Any) -> Hashable:

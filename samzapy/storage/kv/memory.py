@@ -6,8 +6,8 @@ import threading
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from samzapy.api.engine import (
     Changes,
@@ -122,7 +122,7 @@ class _View(CommittedEntries):
         return self.contents().get(key)
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
-        return _MemoryCursor(self, self._keys_of(self.contents(), lower, upper))
+        return _cursor(self, self._keys_of(self.contents(), lower, upper))
 
     def marker(self) -> bytes | None:
         return self._marker
@@ -136,26 +136,10 @@ class _View(CommittedEntries):
         self._data = None
 
 
-class _MemoryCursor:
+@contextmanager
+def _cursor(view: _View, keys: list[bytes]) -> Iterator[Iterator[Pair]]:
     """The pairs of a view with these keys; it keeps the view alive."""
-
-    __slots__ = ("_keys", "_view")
-
-    def __init__(self, view: _View, keys: list[bytes]) -> None:
-        self._view: _View | None = view
-        self._keys = keys
-
-    def __enter__(self) -> Iterator[Pair]:
-        if self._view is None:
-            raise StoreClosed("the cursor is closed")
-        return self._pairs(self._view)
-
-    def _pairs(self, view: _View) -> Iterator[Pair]:
-        for key in self._keys:
-            yield key, view.contents()[key]
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._view = None
+    yield ((key, view.contents()[key]) for key in keys)
 
 
 class InMemoryStorageEngineFactory(StorageEngineFactory):

@@ -6,7 +6,6 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from operator import lt
 from typing import Any
 
 from samzapy.api.engine import CommittedEntries, Cursor, StorageEngine
@@ -19,9 +18,9 @@ Change = tuple[bytes, "bytes | None"]
 
 #: The most new keys that are inserted one by one; more are appended and sorted (one run merged into another).
 _FEW = 8
-#: Bytes of memory that an entry takes besides its key and value: the heads of both objects, its number, and its
-#: places in two dictionaries.
-_ENTRY_BYTES = 200
+#: Bytes of memory that an entry takes besides its key and value: the heads of both objects, and its place in
+#: the dictionary.
+_ENTRY_BYTES = 150
 #: Not None, which is a deletion; bytes by type, so that `get` needs no cast.
 _UNCHANGED: bytes | None = bytes(bytearray(b"unchanged"))
 
@@ -95,8 +94,7 @@ def _merged(overlay: Sequence[Change], below: Iterator[Pair]) -> Iterator[Pair]:
 
 
 class UncommittedStore:
-    """One task's changes to one store, one entry a key, in the order of each key's last change, over an engine with the
-    committed entries.
+    """One task's changes to one store, one entry per key, over an engine with the committed entries.
 
     A read of the engine that fails is remembered, since the task may catch the error and go on without the value: no
     commit comes after it (`check_reads`).
@@ -112,16 +110,12 @@ class UncommittedStore:
         "_changes",
         "_engine",
         "_failed",
-        "_in_order",
         "_max_bytes",
         "_max_record_bytes",
         "_name",
-        "_newest",
         "_noted",
-        "_numbers",
         "_order",
         "_overhead",
-        "_passed_down",
         "deletes",
     )
 
@@ -147,27 +141,11 @@ class UncommittedStore:
         self._bytes = 0
         #: Set by a cache if its changes since the last commit include deletions.
         self.deletes = False
-        # The number of each key's last change; the last number given here, if no cache gives them; and whether the
-        # changes are in that order.
-        self._numbers: dict[bytes, int] = {}
-        # The keys and numbers that a cache has given, in the order of its calls: they are not needed as long as the
-        # changes are in order.
-        self._passed_down: list[tuple[Sequence[bytes], Sequence[int]]] = []
-        self._newest = 0
-        self._in_order = True
         self._failed: BaseException | None = None
 
     @property
     def changes(self) -> dict[bytes, bytes | None]:
         """The changes that a commit sends and writes, None meaning a deletion. Read it, do not change it."""
-        if not self._in_order:
-            changes, numbers = self._changes, self._numbers
-            for keys, given in self._passed_down:
-                numbers.update(zip(keys, given, strict=True))
-            self._passed_down.clear()
-            self._changes = {key: changes[key] for key in sorted(changes, key=numbers.__getitem__)}
-            self._order = KeyOrder(self._changes)
-            self._in_order = True
         return self._changes
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -177,21 +155,10 @@ class UncommittedStore:
         if limit is not None and size > limit:
             self._refuse_larger_than(limit, [key], [value])
         self._bytes += size
-        self._newest = number = self._newest + 1
-        changes, numbers = self._changes, self._numbers
-        if key in changes:
-            self._in_order = False
-        changes[key] = value
-        numbers[key] = number
+        self._changes[key] = value
 
-    def put_all(
-        self, keys: Sequence[bytes], values: Sequence[bytes | None], numbers: Sequence[int] | None = None
-    ) -> None:
-        """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then takes none of them.
-
-        `numbers` say when each key was changed; without them all are changed now, in this order. Give them always or
-        never.
-        """
+    def put_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then accepts none of them."""
         if not keys:
             return
         size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
@@ -200,19 +167,7 @@ class UncommittedStore:
         if limit is not None and size > limit and max(map(len, keys)) + _longest(values) > limit:
             self._refuse_larger_than(limit, keys, values)
         self._bytes += size
-        changes = self._changes
-        together = len(changes) + len(keys)
-        changes.update(zip(keys, values, strict=True))
-        if numbers is None:
-            numbers = range(self._newest + 1, self._newest + 1 + len(keys))
-            self._numbers.update(zip(keys, numbers, strict=True))
-            later = True
-        else:
-            # A cache passes its changes down when it has to, not always in their order.
-            later = numbers[0] > self._newest and all(map(lt, numbers, islice(numbers, 1, None)))
-            self._passed_down.append((keys, numbers))
-        self._newest = max(self._newest, numbers[-1] if later else max(numbers))
-        self._in_order = self._in_order and later and len(changes) == together
+        self._changes.update(zip(keys, values, strict=True))
         self._note()
 
     def _refuse_larger_than(self, limit: int, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
@@ -301,9 +256,6 @@ class UncommittedStore:
     def clear(self) -> None:
         """Forget the changes: they are committed, or thrown away."""
         self._changes = {}
-        self._numbers = {}
-        self._passed_down = []
-        self._in_order = True
         self._order = KeyOrder(self._changes)
         self._bytes = 0
         self.deletes = False

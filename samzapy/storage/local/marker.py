@@ -119,19 +119,6 @@ class Marker:
         return cls(identity, read.changelog_offset, read.time_ms, read.input_offsets)
 
 
-def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | None:
-    """The reason why a store with that marker is not the expected one, or not of this changelog; None if it is."""
-    reason = of_another(marker.identity, identity)
-    if reason:
-        return reason
-    offset = marker.changelog_offset
-    if offset >= log.upcoming:
-        return f"it is at changelog offset {offset}, the changelog ends before {log.upcoming}"
-    if offset < log.oldest - 1:
-        return f"it is at changelog offset {offset}, the changelog begins at {log.oldest}"
-    return None
-
-
 def outlived(age_ms: int, kept_ms: int) -> str | None:
     """The reason (a clause) why a store of this age may lack deletions that are kept for `kept_ms`; None if it
     cannot."""
@@ -139,21 +126,6 @@ def outlived(age_ms: int, kept_ms: int) -> str | None:
         # The clock was set back, so the true age is unknown.
         return f"its time is {-age_ms} ms ahead of the clock"
     return f"it is {age_ms} ms old" if age_ms >= kept_ms else None
-
-
-def lowest(identity: StoreIdentity, retention_ms: int) -> int:
-    """The lowest `delete.retention.ms` in the life of a store of that identity; its changelog has `retention_ms`
-    now."""
-    known = identity.deletions_kept_ms
-    return retention_ms if known is None else min(known, retention_ms)
-
-
-def of_another(found: StoreIdentity, wanted: StoreIdentity) -> str | None:
-    """The reason why the store of identity `found` belongs to another changelog than the `wanted` one; None if it does
-    not."""
-    return foreign(
-        found, wanted, f"its changelog (id {found.topic_id}) was replaced by another one (id {wanted.topic_id})"
-    )
 
 
 def foreign(found: StoreIdentity, wanted: StoreIdentity, other_log: str) -> str | None:
@@ -201,11 +173,18 @@ class Acceptance:
     def misfit(self, marker: Marker) -> str | None:
         """Like `refusal`, but at any age. Raises ConfigError for files of this changelog that were written with other
         serdes: the changelog has those serdes too, so a store rebuilt from it would be no better."""
-        if of_another(marker.identity, self.identity) is None:
-            problems = list(serde_changes(self.config, marker.identity.serdes, self.identity.serdes))
-            if problems:
-                raise ConfigError(problems)
-        return misfit(marker, self.identity, self.log)
+        found, wanted = marker.identity, self.identity
+        replaced = f"its changelog (id {found.topic_id}) was replaced by another one (id {wanted.topic_id})"
+        if reason := foreign(found, wanted, replaced):
+            return reason
+        if problems := list(serde_changes(self.config, found.serdes, wanted.serdes)):
+            raise ConfigError(problems)
+        offset = marker.changelog_offset
+        if offset >= self.log.upcoming:
+            return f"it is at changelog offset {offset}, the changelog ends before {self.log.upcoming}"
+        if offset < self.log.oldest - 1:
+            return f"it is at changelog offset {offset}, the changelog begins at {self.log.oldest}"
+        return None
 
     def doubt(self, marker: Marker) -> str | None:
         """The reason why the files must not be used if any changelog record follows them; None if they may.
@@ -215,7 +194,7 @@ class Acceptance:
         """
         if marker.changelog_offset + 1 >= self.log.upcoming:
             return None
-        kept_ms = lowest(marker.identity, self.retention_ms)
+        kept_ms = self._kept_ms(marker)
         aged = outlived(self.clock.wall_ms() - marker.time_ms, kept_ms)
         if aged is None:
             return None
@@ -224,8 +203,13 @@ class Acceptance:
 
     def identity_from(self, marker: Marker | None) -> StoreIdentity:
         """The identity of the store that continues from these files; `marker` None: from an empty one."""
-        kept_ms = self.retention_ms if marker is None else lowest(marker.identity, self.retention_ms)
+        kept_ms = self.retention_ms if marker is None else self._kept_ms(marker)
         return replace(self.identity, deletions_kept_ms=kept_ms)
+
+    def _kept_ms(self, marker: Marker) -> int:
+        """The lowest `delete.retention.ms` in the life of a store with this marker."""
+        known = marker.identity.deletions_kept_ms
+        return self.retention_ms if known is None else min(known, self.retention_ms)
 
 
 _KAFKAS_DELETE_RETENTION_MS = 86_400_000

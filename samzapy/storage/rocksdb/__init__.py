@@ -103,11 +103,10 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             wanted = self._with_memory(settings.store, options)
             # Without its column family named, rocksdict opens an existing store with the options it was made with.
             db = Rdict(str(path), wanted, {"default": wanted}, AccessType.read_write())
-            ownership.note_holder()
             remove_leftover(path)
         except Exception as cause:
             failure = translated(cause, path, OPENING)
-            ownership.release_claim()
+            ownership.release()
             raise failure from cause
         return RocksDbStorageEngine(db, path, wanted, ownership, options.gauges, wal=options.wal)
 

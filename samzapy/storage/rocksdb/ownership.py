@@ -5,83 +5,53 @@ Only one process may have a directory open, once, and not its forked children. D
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import weakref
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from samzapy.errors import StoreClosed, StoreCorrupted, StoreDiskFailed, StoreError, StoreLocked
 from samzapy.storage.local.directory import locking_pid
-
-#: Our own file beside RocksDB's LOCK: the process that has the directory open.
-HOLDER_FILE = "samzapy.pid"
 
 #: Real paths open for writing in this process (or in the one it was forked from), with the pid that opened them.
 #: RocksDB's own table compares the text of paths, so a symlink would get past it.
 CLAIMED: dict[Path, int] = {}
 
 
-class Disownable(Protocol):
-    """An object with a handle that a forked child must neither use nor close."""
-
-    def disown(self) -> Any:
-        """Give up the handle and return it."""
-        ...
-
-
+#: The engines that own a directory.
 _HELD: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class Ownership:
     """A directory claimed for one engine."""
 
-    __slots__ = ("_path", "_pid")
+    __slots__ = ("_path",)
 
     def __init__(self, path: Path) -> None:
         """Claim `path`, a real path. Raises StoreLocked if this process has it open already."""
         if path in CLAIMED:
             raise StoreLocked(f"{path}: the store is open already in pid {CLAIMED[path]}")
         self._path = path
-        self._pid = os.getpid()
-        CLAIMED[path] = self._pid
+        CLAIMED[path] = os.getpid()
 
-    def note_holder(self) -> None:
-        """Write our pid beside RocksDB's lock, once the lock is ours, for other processes that find it locked."""
-        (self._path / HOLDER_FILE).write_text(f"{self._pid}\n", encoding="ascii")
-
-    def watch(self, engine: Disownable) -> None:
-        """Disown `engine` in every child of this process."""
+    def watch(self, engine: Any) -> None:
+        """Call `engine.disown()`, which gives up its handle, in every child of this process."""
         _HELD.add(engine)
 
-    def release_claim(self) -> None:
-        """Let this process open the directory again; another holder's pid file is left alone."""
-        CLAIMED.pop(self._path, None)
-
     def release(self) -> None:
-        """Let the directory be opened again, by anyone."""
-        self.release_claim()
-        with contextlib.suppress(OSError):
-            (self._path / HOLDER_FILE).unlink()
+        """Let this process open the directory again."""
+        CLAIMED.pop(self._path, None)
 
 
 def holder(path: Path) -> str:
     """The process that has the store at `path` open, in words."""
-    pid = locking_pid(path) or _written_pid(path)
+    pid = locking_pid(path)
     if pid is None:
         return "the store is locked by another process"
     if pid == os.getpid():
         return f"the store is open already in this process (pid {pid})"
     return f"the store is locked by pid {pid} ({_command(pid)})"
-
-
-def _written_pid(path: Path) -> int | None:
-    try:
-        pid = int((path / HOLDER_FILE).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
-    return pid if Path(f"/proc/{pid}").exists() else None
 
 
 def _command(pid: int) -> str:

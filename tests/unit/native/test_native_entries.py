@@ -41,7 +41,7 @@ class Hooks:
     def _change(self, entry, value):
         assert entry not in self._dirty
         self._held[entry] = value
-        self._dirty[entry] = self._changed
+        self._dirty[entry] = None
         if len(self._held) > self._cache_size:
             self._make_room()
         elif len(self._dirty) >= self._most_dirty:
@@ -58,7 +58,7 @@ class Hooks:
     def delete(self, key):
         self._changed += 1
         self._held[key] = None
-        self._dirty[key] = self._changed
+        self._dirty[key] = None
 
     def state(self):
         return self._held, self._dirty, self._used, self._gets, self._changed, self.calls
@@ -87,7 +87,6 @@ calls = st.lists(
         st.tuples(st.just("get"), keys),
         st.tuples(st.just("put"), keys, st.sampled_from([1, "x", None])),
         st.tuples(st.just("delete"), texts),
-        st.tuples(st.just("_changes")),
         st.tuples(st.just("_find"), st.lists(texts, max_size=6)),
         st.tuples(
             st.just("_set_some"),
@@ -170,15 +169,6 @@ def test_a_key_without_a_hash_is_an_error_and_nothing_is_held():
     with pytest.raises(TypeError, match="unhashable"):
         entries._set_some(["a", []], [1, 2])
     assert (entries._held, entries._dirty) == ({}, {})
-
-
-def test_a_dirty_entry_that_is_not_held_is_an_error():
-    entries = compiled()
-    entries.start(marks=True, cache_size=9, most_dirty=9)
-    entries.put("a", 1)
-    del entries._held["a"]
-    with pytest.raises(KeyError, match="a"):
-        entries._changes()
 
 
 def test_an_error_of_a_hook_comes_out():
@@ -269,7 +259,6 @@ def one_round(entries, keys, value):
             entries.get(key)
         entries._find([*keys, "absent"])
         entries._set_some(list(keys), [value] * len(keys))
-        entries._changes()
         entries.delete(keys[0])
     held, other, hashless = (Raising(hashed) for hashed in (True, True, False))
     entries._usual = Raising
@@ -291,7 +280,6 @@ def one_round(entries, keys, value):
 def test_calls_leave_no_references_and_no_memory_behind(kind):
     keys, value, entries = ["one", "two", "three"], object(), kind()
     entries.start(marks=True, cache_size=100, most_dirty=100)
-    entries._changed = 1_000_000  # every number is an object of its own
 
     def counts():
         gc.collect()

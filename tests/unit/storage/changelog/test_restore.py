@@ -7,6 +7,7 @@ import pytest
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings, change_columns
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import EnvironmentFailure, RestoreError
 from samzapy.storage import store as store_module
@@ -326,3 +327,37 @@ def test_many_stores_of_a_container_share_the_memory_of_a_restore():
             restore.add(RecordBatch(SSP, offsets, keys[first : first + 10], [b"v" * 60] * 10, [1] * 10))
     assert len(written) > 4
     assert written[-1] > 2 * written[0]
+
+
+def test_stores_that_are_restored_together_stay_within_the_memory_of_one(system, monkeypatch):
+    partitions, records, polled, limit = 4, 1_000, 100, 200_000
+    system.admin.create(StreamSpec("s", partitions, COMPACT))
+    producer = system.producer()
+    for number in range(partitions):
+        producer.send_columns(change_columns("s", number, [(b"k%d" % n, b"%d" % number) for n in range(records)]))
+    producer.flush()
+    most, sizes = [], {}
+    is_full = gathering.SortedRecords.is_full
+
+    def noted(self, memory_bytes):
+        sizes[id(self)] = self.size
+        most.append(sum(sizes.values()))
+        full = is_full(self, memory_bytes)
+        if full:
+            del sizes[id(self)]
+        return full
+
+    monkeypatch.setattr(gathering.SortedRecords, "is_full", noted)
+    monkeypatch.setattr(restore_module, "_FEW", 0)
+    engines = [InMemoryStorageEngineFactory().open(None, EngineSettings("s")) for _ in range(partitions)]
+    restores = [
+        StoreRestore(
+            engine, StoreIdentity("job-1", "s", n, "t"), Tail(SystemStreamPartition("log", "s", n), 0, records), limit
+        )
+        for n, engine in enumerate(engines)
+    ]
+    run_restores(restores, system.consumer(), SYSTEM_CLOCK, poll_records=polled)
+    assert max(most) > limit // partitions
+    # A buffer is full only once the records of a poll are in it.
+    assert max(most) <= limit + partitions * 150 * polled
+    assert [engine.get(b"k999") for engine in engines] == [b"%d" % n for n in range(partitions)]
