@@ -124,8 +124,9 @@ class Store:
     """
 
     __slots__ = (
-        "_appended_bytes", "_clock", "_doubt", "_flushing", "_marked_s", "_own", "_restore", "_set_aside", "backup", "changelog",
-        "end", "engine", "files", "filling", "identity", "label", "offset", "result", "spec", "stack", "state", "tail",
+        "_appended_bytes", "_clock", "_doubt", "_flushing", "_marked_s", "_own", "_restore", "_set_aside",
+        "backup", "changelog", "end", "engine", "files", "filling", "identity", "label", "offset", "result", "spec",
+        "stack", "state", "tail",
     )  # fmt: skip
 
     stack: StoreStack

@@ -6,8 +6,10 @@ from tests.mutants.trial import Mutant
 
 _ANSWERS = "tests/contract/test_answers_of_the_environment.py"
 _ASYNC = "tests/property/test_asynchronous_order.py"
+_CACHES = "tests/unit/storage/kv/test_cache_budget.py"
 _CAUSES = "tests/unit/container/errors/test_causes_of_failures.py"
 _CLOCK = "tests/property/test_event_clock_machine.py"
+_CONTAINER = "tests/unit/container/test_container.py"
 _CONTAINERS = "tests/property/test_container_machine.py"
 _TRANSACTIONS = "tests/contract/system/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
@@ -247,9 +249,7 @@ _STATE = (
         "samzapy/storage/opening.py",
         "        check_end(ssp, log, committed)\n",
         "",
-        (
-            "tests/unit/container/test_container.py::test_a_deleted_changelog_is_refused_and_the_local_store_is_left_alone",
-        ),
+        (f"{_CONTAINER}::test_a_deleted_changelog_is_refused_and_the_local_store_is_left_alone",),
     ),
     Mutant(
         "samzapy/storage/changelog/topic.py",
@@ -437,7 +437,9 @@ _COMMITS: tuple[Mutant, ...] = (
     Mutant(
         "samzapy/container/commit_protocol.py",
         '        reach("commit.5a")\n        self._must_own()\n        state.commit(tasks)\n',
-        '        reach("commit.5a")\n        for task in tasks:\n            task.stores.apply(task.changelog_offsets, offsets[task.name])\n        reach("commit.6")\n        state.commit(tasks)\n',
+        '        reach("commit.5a")\n        for task in tasks:\n'
+        "            task.stores.apply(task.changelog_offsets, offsets[task.name])\n"
+        '        reach("commit.6")\n        state.commit(tasks)\n',
         (_COMMIT,),
     ),
     Mutant(
@@ -558,9 +560,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/storage/kv/cache_budget.py",
         "free = each.free if each is cache else each.give_back",
         "free = each.free",
-        (
-            "tests/unit/storage/kv/test_cache_budget.py::test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself",
-        ),
+        (f"{_CACHES}::test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself",),
     ),
     Mutant(
         "samzapy/storage/kv/cached.py",

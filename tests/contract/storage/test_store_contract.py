@@ -283,7 +283,8 @@ def test_a_record_that_the_changelog_would_not_take_is_refused(job, tmp_path):
     config = job() | {"stores.s.changelog.max.message.bytes": "1000"}
     with open_store(config, "s", tmp_path) as opened:
         too_large = (RecordTooLarge, StoreRefused)  # at the latest when it is serialized, or at its put
-        with pytest.raises(too_large, match=r"store 's': .*'big'.* (> max.message.bytes 1,000|more than 869 B)"):  # noqa: PT012
+        named = r"store 's': .*'big'.* (> max.message.bytes 1,000|more than 869 B)"
+        with pytest.raises(too_large, match=named):  # noqa: PT012
             opened.store.put("big", "x" * 1000)
             opened.store.flush()
         with pytest.raises(too_large):  # noqa: PT012
