@@ -22,8 +22,6 @@ _BATCHES = "tests/unit/container/batches"
 _QUEUES = ("tests/unit/native/test_native_queues.py",)
 _RESTORE = "tests/unit/storage/changelog/test_restore.py"
 _TWENTY = "tests/property/test_twenty_times.py"
-_TABLES = "tests/unit/system/test_database_system.py"
-
 #: Who owns a job, a container, a transaction.
 _OWNERS = (
     Mutant(

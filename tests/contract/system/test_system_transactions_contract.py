@@ -168,13 +168,6 @@ def test_a_fenced_producer_cannot_commit(system, flushed):
     assert system.values(stream) == []
 
 
-def write_transaction(producer, stream):
-    producer.begin()
-    send(producer, stream, b"zombie")
-    producer.flush()
-    producer.commit()
-
-
 def test_other_ids_are_not_fenced(system):
     stream = system.create()
     first, second = system.transactional("job-task-3"), system.transactional("job-task-4")

@@ -1,5 +1,4 @@
-"""Stores of jobs that run, asked from outside: through `samzapy run`, on the embedded system, in one process and on
-Spark."""
+"""Stores of a job that runs on Spark, asked from outside."""
 
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -92,27 +91,6 @@ def scene(tmp_path):
     made = Scene(tmp_path)
     yield made
     made.close()
-
-
-def test_a_job_in_one_process_answers_with_what_it_has_committed(scene):
-    scene.write(0, 3_000)
-    run = scene.run("--runner", "local")
-    scene.until_counted(3_000)
-    scene.write(3_000, 500)
-    counts = scene.until_counted(3_500)
-    last, exact = expected(3_500)
-    assert counts == exact
-    store = scene.queries.store("last")
-    assert {key: store.get(key) for key in list(exact)[:20]} == {key: last.get(key) for key in list(exact)[:20]}
-    prefix = min(exact)[:-1]
-    assert [entry.key for entry in scene.queries.store("counts").prefix(prefix)] == sorted(
-        key for key in exact if key.startswith(prefix)
-    )
-    ends = scene.streams.ends("asked-counts-changelog")
-    for entry in scene.queries.store("counts").range():
-        assert entry.as_of < ends[f"local.asked-counts-changelog[{entry.partition}]"]
-    run.terminate()
-    assert run.wait() == 0, run.errors
 
 
 @pytest.mark.spark

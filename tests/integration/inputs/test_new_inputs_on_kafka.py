@@ -1,4 +1,4 @@
-"""A job takes a new topic and new partitions of a real Kafka: it starts anew, also after kills at each step."""
+"""A job takes a new topic of a real Kafka: it starts anew, also after kills at each step."""
 
 import os
 from collections import Counter
@@ -71,16 +71,6 @@ class Scene:
         producer.flush()
         producer.close()
 
-    def grow(self):
-        """Add partitions to the first topic; their records are the new numbers."""
-        stream = f"{self.prefix}-in"
-        self.streams.admin.grow(stream, 2 * PARTITIONS)
-        producer = self.streams.producer()
-        partitions = range(PARTITIONS, 2 * PARTITIONS)
-        producer.send([OutgoingRecord(stream, b"n-%d" % n, b"%d" % n, partitions[n % PARTITIONS]) for n in NEW])
-        producer.flush()
-        producer.close()
-
     def close(self):
         for run in self.runs:
             run.close()
@@ -93,19 +83,6 @@ def scene(kafka, tmp_path, unique_topic):
     made = Scene(tmp_path, kafka, unique_topic("new")[-40:])
     yield made
     made.close()
-
-
-def test_new_partitions_are_read_from_their_first_record(scene):
-    run = scene.start()
-    scene.await_sent(run, range(1_000))
-    scene.grow()
-    scene.await_sent(run, NEW)
-    assert "has grown from 2 to 4 partitions: every task commits, and the job starts again" in run.errors
-    written = scene.feeder.close()
-    scene.await_sent(run, range(written))
-    run.terminate()
-    assert run.wait() == 0, run.errors
-    assert scene.sent() == Counter([*range(written), *NEW])
 
 
 @pytest.mark.parametrize(

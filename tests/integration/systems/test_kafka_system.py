@@ -3,16 +3,12 @@
 import uuid
 
 import pytest
-from rigs.numbered_stream import kafka_at
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.devkafka import DevBroker
-from samzapy.devkafka.broker import free_port
 from samzapy.errors import (
     EnvironmentFailure,
-    ProducerError,
     ProducerFenced,
 )
 from samzapy.system.kafka import KafkaSystemFactory
@@ -69,25 +65,6 @@ def read_until(consumer, done):
     return found
 
 
-def test_a_bound_is_behind_an_open_transaction_and_a_take_over_frees_it(topic, producer, reader, kafka_admin):
-    stream, name = topic(), uuid.uuid4().hex
-    ssp = ssp_of(stream)
-    crashed = producer(name)
-    crashed.begin()
-    crashed.send([record(stream, b"open")])
-    crashed.flush()
-    other = producer()
-    other.send([record(stream, b"committed")])
-    other.flush()
-    bound = kafka_admin.offsets([ssp])[ssp].upcoming
-    assert bound == 2
-    consumer = reader(ssp, 0)
-    assert consumer.poll(0.5, 10) == []
-    assert consumer.position(ssp) == 0
-    producer(name)
-    assert read_until(consumer, lambda _: consumer.position(ssp) >= bound) == [b"committed"]
-
-
 def test_a_transaction_that_took_too_long_costs_the_producer(topic, producer, reader, kafka_admin):
     stream = topic()
     ssp = ssp_of(stream)
@@ -99,16 +76,6 @@ def test_a_transaction_that_took_too_long_costs_the_producer(topic, producer, re
     assert read_until(consumer, lambda _: consumer.position(ssp) >= 1) == []
     with pytest.raises(ProducerFenced):
         slow.commit()
-
-
-@pytest.mark.slow
-def test_a_cluster_that_nobody_serves_is_named_with_the_time_waited():
-    address = f"127.0.0.1:{free_port()}"
-    admin = FACTORY.admin(kafka_at(address), "a")
-    with pytest.raises(EnvironmentFailure, match=rf"^cannot reach {address} within 10 s") as raised:
-        admin.list_streams()
-    assert raised.value.exit_code == 3
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -133,27 +100,3 @@ def test_a_listener_that_speaks_otherwise_is_told_as_such(kafka, security, reaso
         FACTORY.admin(secure, "a").list_streams()
     assert "hunter2" not in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.slow
-def test_a_killed_broker_comes_back_with_its_records_and_its_clients_go_on(tmp_path, producer, reader):
-    with DevBroker(tmp_path / "broker", tied=True) as broker:
-        here = kafka_at(broker.running.bootstrap)
-        admin = FACTORY.admin(here, "a")
-        admin.create(StreamSpec("t", 1))
-        writer, consumer = producer(settings=here), reader(ssp_of("t"), 0, here)
-        writer.send([record("t", b"before")])
-        writer.flush()
-        assert broker.kill()
-        assert broker.running is None
-        writer.send([record("t", b"during")])
-        with pytest.raises(ProducerError, match="1 records were not acknowledged after 0 s"):
-            writer.flush(0.1)
-        assert broker.start() == here.consumer["bootstrap.servers"]
-        successor = producer(settings=here)
-        successor.send([record("t", b"after")])
-        successor.flush()
-        found = read_until(consumer, lambda found: b"after" in found)
-        assert found[0] == b"before"
-        consumer.close()
-        admin.close()

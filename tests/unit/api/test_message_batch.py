@@ -180,12 +180,6 @@ def test_another_name_of_a_class_has_the_columns_of_the_class(kind):
     assert batch_of(None).to_arrow(kind).schema == expected.schema
 
 
-class Named(msgspec.Struct):
-    n: NewType("Number", int)
-    many: list[NewType("Text", str)]
-    inner: View
-
-
 def test_dicts_become_the_columns_that_any_of_them_has():
     found = batch_of({"a": 1}, {"b": "x"}, None).to_arrow()
     assert (found["a"].to_pylist(), found["b"].to_pylist()) == ([1, None, None], [None, "x", None])
@@ -279,13 +273,6 @@ def test_messages_of_several_classes_have_the_columns_of_all_of_them(kind):
         (None, None, None),
         ("bob", None, 2.0),
     ]
-
-
-class Node(msgspec.Struct):
-    name: str
-    more: dict[str, int]
-    tags: frozenset[str] = frozenset()
-    below: list["Node"] = []
 
 
 def test_a_class_that_the_messages_do_not_have_is_refused_with_the_column():

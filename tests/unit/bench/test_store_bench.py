@@ -30,10 +30,6 @@ def case(name, rate, **more):
     return {"name": name, "median_ops_per_s": rate, **same, **more}
 
 
-def run_of(*cases):
-    return {"results": list(cases)}
-
-
 COUNTS = {"keys": 40, "count": 30}
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.reporting.results import Spread, Summary, ratios, read, write
+from benchmarks.reporting.results import Spread, ratios
 from benchmarks.reporting.targets import targets
 from benchmarks.suite import WORKLOADS
 from samzapy.bench.measuring import Measurement
@@ -65,12 +65,3 @@ def test_targets_are_of_medians_and_of_the_most_memory():
     assert found["keyed-count.local.memory_mib"].found == 400
     assert not found["keyed-count.local.memory_mib"].reached
     assert found["keyed-count.local.exactly-once.memory_mib"].reached
-
-
-def test_summaries_come_back_from_their_file_as_they_were(tmp_path):
-    path = tmp_path / "latest.json"
-    summary = Summary.of("keyed-count", KEYED_COUNT["keyed-count"], [{"name": "keyed-count.cpu"}], {"date": "now"})
-    write(path, {"keyed-count": summary, "of another version": summary})
-    assert read(path) == {"keyed-count": summary}
-    assert summary.variants["local"]["cpu_s_per_million"] == Spread(3.0, 3.0, 4.0)
-    assert summary.ratios["keyed-count.cpu"] == Spread(1.0, 1.5, 1.5)

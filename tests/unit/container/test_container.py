@@ -14,7 +14,6 @@ from samzapy.errors import (
     ProducerError,
     TaskFailed,
     TaskMigrated,
-    UnknownStream,
 )
 from samzapy.job.lease import Directive
 from samzapy.system.local.producer import LogProducer
@@ -155,14 +154,6 @@ def test_a_committed_offset_that_retention_has_taken_fails_with_the_repair(tmp_p
         "systems.mem.streams.in.samza.offset.default": "oldest",
     }
     assert job.run(**repair).processed == 5
-
-
-def test_a_missing_input_is_refused_before_anything_is_written(tmp_path):
-    job = MemoryJob(tmp_path)
-    before = job.admin.list_streams()
-    with pytest.raises(UnknownStream, match=r"topic 'nope' does not exist .* samzapy topic create"):
-        job.run(**{"task.inputs": "mem.nope"})
-    assert job.admin.list_streams() == before
 
 
 def test_a_task_ahead_of_another_in_a_broadcast_gets_nothing_twice(tmp_path):

@@ -81,9 +81,3 @@ def test_lag_is_known_per_partition_and_for_the_furthest_of_a_container():
     assert value(found, "lag_age_seconds", container="0") == 5
     other = {"container": "0", "stream": "k.x", "partition": "0"}
     assert (value(found, "partition_position", **other), value(found, "partition_lag_messages", **other)) == (1, None)
-
-
-def test_an_unknown_lag_has_no_series():
-    found = served(container(positions={"k.x[0]": 1}, lags=None, measured_at=4.0), at=64.0)
-    assert value(found, "lag_age_seconds", container="0") == 60
-    assert not [name for name, _ in found if "lag_m" in name]

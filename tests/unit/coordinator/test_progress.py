@@ -4,7 +4,6 @@ from dataclasses import replace
 import pytest
 from jobs.job_models import job_model
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Measured
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.status import ContainerFailure, PartitionStatus
@@ -12,7 +11,6 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, Facts, PartitionLag, Stall
 from samzapy.testing import ManualClock
 
-SSP = SystemStreamPartition("memory", "in", 0)
 MODEL = job_model(2, "memory")
 
 

@@ -20,7 +20,7 @@ from samzapy.verify.processes import until
 PROJECT = Path(__file__).parents[3]
 PAGE = PROJECT / "docs" / "how-to" / "gallery.md"
 JOBS = sorted(set(re.findall(r"configs/[\w/-]+\.properties", PAGE.read_text())))
-MINUTE_MS, WEEK_MS = 60_000, 7 * 86_400_000
+MINUTE_MS, DAY_MS, WEEK_MS = 60_000, 86_400_000, 7 * 86_400_000
 
 
 def run(job):
@@ -98,6 +98,8 @@ def test_a_model_looks_features_up_while_the_job_runs(tmp_path, monkeypatch):
     }
     inputs = inputs_of("shopper-features")
     load(load_job(path, keys), inputs)
+    with pytest.raises(EnvironmentFailure, match=r"topic 'shop-orders' on system 'events' holds [\d,]+ records"):
+        load(load_job(path, keys), inputs)
     expected = features_of(inputs[0][1])
     with samzapy.submit(path, runner="local", **keys) as running:
         until(lambda: running.page, lambda: running.status)
@@ -121,6 +123,16 @@ def test_repeated_orders_come_out_once():
     passed = [(key, order.total) for key, order in job.outputs("unique-orders").pairs]
     assert sorted(passed) == sorted(set(arrived))
     assert len(passed) < len(arrived)
+
+
+def test_flights_are_counted_by_airport_in_a_state_of_the_tasks_own():
+    airports = ["EWR", "JFK", "EWR", "LGA", "EWR"]
+    flights = [Input({"origin": name}, "", n % 2, n * DAY_MS) for n, name in enumerate(airports)]
+    job = TestRunner.of(PROJECT / "configs" / "flight-counts.properties").with_input("flights", flights, 2).run()
+    told = job.outputs("flight-counts").messages
+    final = {message["task"]: message["counts"] for message in told if "until" not in message}
+    assert final == {"Partition 0": {"EWR": 3}, "Partition 1": {"JFK": 1, "LGA": 1}}
+    assert len(told) > len(final), "there are checkpoints, too"
 
 
 @pytest.mark.parametrize("name", JOBS)

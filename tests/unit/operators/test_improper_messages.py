@@ -75,17 +75,6 @@ def test_a_message_without_an_event_time_changes_no_window(tmp_path, kind, emit)
         assert (entries(opened), rig.sent.pending) == (before, sent)
 
 
-@pytest.mark.parametrize("emit", [OnClose(), OnChange()], ids=["on close", "on change"])
-def test_a_batch_with_a_key_that_is_no_string_changes_no_window(tmp_path, emit):
-    with opened_store(tmp_path) as opened:
-        rig = WindowsRig(opened, WindowedAggregation(Tumbling("1s"), Count(), None, emit=emit))
-        before = entries(opened)
-        for key in (None, 3, b"a"):
-            with pytest.raises(TypeError, match=re.escape("mem.in[0]@17: keys of windows are strings, got")):
-                rig.windows.add_all([message(16), message(17, key)], rig.sent)
-        assert (entries(opened), rig.sent.pending) == (before, [])
-
-
 def first_number(message):
     """A function of the user as one is often written: without a match it raises StopIteration."""
     return next(each for each in message if each > 0)

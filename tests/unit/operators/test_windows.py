@@ -288,14 +288,6 @@ def test_a_store_without_its_grace_gets_the_present_one(rig):
     assert (windows.add("a", 9), windows.opened.store.get("clock")) == (False, 15)
 
 
-@pytest.mark.parametrize("time", [-1, 1_700_000_000_000_000, 1.5])
-def test_an_event_time_that_is_none_is_refused_with_the_messages_position(rig, time):
-    windows = rig(Tumbling(10))
-    envelope = IncomingMessageEnvelope(ssp(0), 7, "a", 1, event_time=5)
-    with pytest.raises(ValueError, match=rf"^mem\.in\[0\]@7: event time {time}: windows need milliseconds since 1970"):
-        windows.windows.add(envelope, "a", 1, windows.sent, time_ms=time)
-
-
 @pytest.mark.parametrize("key", [None, 5, b"a"])
 def test_a_key_that_is_no_string_is_refused_with_the_messages_position(rig, key):
     with pytest.raises(TypeError, match=r"^mem\.in\[0\]@7: keys of windows are strings, got "):

@@ -25,17 +25,6 @@ def places(found):
     return [(entry.key.decode(), entry.partition) for entry in found.entries]
 
 
-def test_entries_of_several_tasks_are_in_the_order_of_their_keys():
-    found = merged([answer(1, "bd"), answer(0, "ac", offset=3)], 10, MUCH)
-    assert places(found) == [("a", 0), ("b", 1), ("c", 0), ("d", 1)]
-    assert (found.as_of, found.more) == ({0: 3, 1: 7}, False)
-
-
-def test_beyond_the_end_of_an_answer_that_is_cut_short_nothing_is_shown():
-    found = merged([answer(0, "ab", more=True), answer(1, "axyz")], 10, MUCH)
-    assert (places(found), found.more) == ([("a", 0), ("a", 1), ("b", 0)], True)
-
-
 @pytest.mark.parametrize(("most", "most_bytes", "expected"), [(2, MUCH, "ab"), (10, 3, "ab"), (10, 1, "a")])
 def test_a_page_ends_at_its_entries_or_its_bytes(most, most_bytes, expected):
     found = merged([answer(0, "ac"), answer(1, "bd")], most, most_bytes)
@@ -47,12 +36,6 @@ def test_the_first_problem_is_the_answer_and_the_largest_lag_counts():
     assert merged([answer(0, "a"), moving, Answer(problem=Problem.REFUSED)], 10, MUCH) is moving
     assert merged([Answer(lag=3), Answer(lag=8), Answer()], 10, MUCH).lag == 8
     assert merged([Answer()], 10, MUCH).lag is None
-
-
-def test_a_page_goes_on_after_a_key_in_later_partitions():
-    question = Question("s", b"a", None, 10, MUCH, after=(b"k", 1))
-    assert [question.lower_of(partition) for partition in (0, 1, 2)] == [b"k\x00", b"k\x00", b"k"]
-    assert Question("s", b"z", None, 10, MUCH, after=(b"k", 1)).lower_of(0) == b"z"
 
 
 def cut(entries, question, partition):

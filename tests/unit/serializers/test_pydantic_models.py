@@ -23,16 +23,11 @@ from pydantic import (
     Field,
     HttpUrl,
     SecretStr,
-    computed_field,
-    model_serializer,
-    model_validator,
 )
 from pydantic.alias_generators import to_camel
 
-from samzapy.errors import SerdeError
 from samzapy.serializers import JsonSerde, JsonSerdeFactory, MsgpackSerde, serde_registry
 from samzapy.serializers.typed import plain_form
-from samzapy.storage.kv.codec import EntryCodec
 
 NUMBERS = count()
 
@@ -100,94 +95,6 @@ def test_a_field_is_written_by_its_name_and_read_by_its_alias_first():
     typed = JsonSerde().of_type(Visits)
     assert typed.to_bytes(VISITS) == b'{"page_views":7,"last_user":"ann"}'
     assert typed.from_bytes(b'{"pageViews":7,"page_views":8,"lastUser":"ann"}') == VISITS
-
-
-class Crossed(BaseModel):
-    id: int = Field(0, alias="_id")
-    other: int = Field(0, alias="id")
-
-
-class OneWay(BaseModel):
-    model_config = ConfigDict(serialize_by_alias=True)
-    number: int = Field(0, serialization_alias="written", validation_alias="read")
-
-
-class NamesOnly(BaseModel):
-    model_config = ConfigDict(serialize_by_alias=True, validate_by_alias=False, validate_by_name=True)
-    number: int = Field(0, alias="n")
-
-
-class Computing(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    number: int = 0
-
-    @computed_field
-    @property
-    def twice(self) -> int:
-        return self.number * 2
-
-
-class Renaming(BaseModel):
-    model_config = ConfigDict(serialize_by_alias=True)
-    number: int = Field(0, serialization_alias="written")
-
-    @model_validator(mode="before")
-    @classmethod
-    def renamed(cls, value):
-        return {"number": value["written"]} if "written" in value else value
-
-
-class LeavingOut(Computing):
-    @model_validator(mode="wrap")
-    @classmethod
-    def without_twice(cls, value, handler):
-        return handler({"number": value["number"]})
-
-
-class Wrapping(OneWay):
-    @model_serializer(mode="plain")
-    def as_read(self):
-        return {"read": self.number}
-
-
-class Deep(BaseModel):
-    within: Renaming
-    below: list[OneWay] = []
-
-    @model_validator(mode="before")
-    @classmethod
-    def same(cls, value):
-        return value
-
-
-@dataclasses.dataclass
-class Around:
-    inside: dict[str, OneWay]
-
-
-@pytest.mark.parametrize("serde", FORMATS)
-@pytest.mark.parametrize(
-    "value",
-    [
-        Crossed(_id=1, id=2),
-        OneWay(read=1),
-        NamesOnly(number=1),
-        Computing(number=1),
-        Around({"a": OneWay(read=1)}),
-        Deep(within=Renaming(number=1), below=[OneWay(read=1)]),
-    ],
-)
-def test_readback_finds_a_field_that_is_not_read_as_it_is_written(serde, value):
-    codec = EntryCodec("visits", JsonSerde(), serde.of_type(type(value)))
-    with pytest.raises(SerdeError, match=r"^store 'visits': value of key 'k': .*(come back|read back|is read)"):
-        codec.encode_value("k", value)
-
-
-@pytest.mark.parametrize("serde", FORMATS)
-@pytest.mark.parametrize("value", [Renaming(number=5), LeavingOut(number=5), Wrapping(read=5)])
-def test_models_whose_own_functions_read_what_they_write_come_back(serde, value):
-    typed = serde.of_type(type(value))
-    assert typed.from_bytes(typed.to_bytes(value)) == value
 
 
 class Strict(BaseModel):

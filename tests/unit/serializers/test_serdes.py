@@ -24,7 +24,6 @@ from samzapy.serializers import (
 )
 from samzapy.serializers.documents import as_json
 from samzapy.serializers.refusals import check_numbers
-from samzapy.storage.kv.codec import EntryCodec
 
 UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 WRITTEN = [
@@ -198,16 +197,6 @@ def test_what_is_no_json_has_a_reason_with_its_place(data, reason):
     with pytest.raises(ValueError) as caught:
         serde.from_bytes(data)
     assert serde.misfit(caught.value) == reason
-
-
-def test_a_store_refuses_what_json_has_not():
-    codec = EntryCodec("s", StringSerde(), JsonSerde())
-    with pytest.raises(SerdeError, match="Type is not JSON serializable: set"):
-        codec.encode_value("a", {"n": {1}})
-    with pytest.raises(SerdeError, match=r"key 'a'.*Integer exceeds 64-bit range"):
-        codec.encode_value("a", [2**64])
-    with pytest.raises(SerdeError, match="has no nan"):
-        codec.encode_value("a", [1, math.nan])
 
 
 @pytest.mark.parametrize("serde", [serde for serde, *_ in WRITTEN])

@@ -160,19 +160,6 @@ def test_a_batch_of_timers_with_one_that_is_refused_sets_none(opened):
     assert timers.time_of("a") is None
 
 
-def test_a_repeated_item_costs_a_sketch_no_changelog_record(opened):
-    for factory in ("bloom", "hyperloglog"):
-        store = opened(factory)
-        for number in range(1_000):
-            store.store.add("key", str(number))
-        store.commit()
-        before = len(store.changelog())
-        assert sum(store.store.add("key", str(number)) for number in range(1_000)) == 0
-        store.commit()
-        assert len(store.changelog()) == before == 1
-        store.close()
-
-
 def test_sketches_are_as_close_as_they_say(opened):
     distinct = opened("hyperloglog", key_serde="integer").store
     for number in range(20_000):

@@ -18,7 +18,6 @@ from samzapy.errors import (
 from samzapy.system.local import database
 from samzapy.system.local.database import LocalLog, OutcomeUnknown, local_log
 from samzapy.system.local.factory import LocalSystemFactory
-from samzapy.system.local.streams import decode_headers, encode_headers
 from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("local", "s", 0)
@@ -264,12 +263,6 @@ def test_a_stream_recreated_under_its_reader_voids_the_position(local):
 
 
 # Headers
-
-
-def test_headers_survive_their_encoding():
-    headers = [("", b""), ("a", b"\0\xff"), ("a", b"x" * 300), ("null", None), ("\N{SNOWMAN}", b"1"), ("last", None)]
-    assert decode_headers(encode_headers(headers)) == headers
-    assert decode_headers(encode_headers([])) == []
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):

@@ -18,8 +18,6 @@ class Noting(BatchTask, InitableTask):
 
     def process_batch(self, batch, collector, coordinator):
         self.batches.append(batch)
-        if "fail" in batch.messages:
-            raise ValueError("told to")
         held = self.counts.get_all(set(batch.keys))
         for key in batch.keys:
             held[key] = (held[key] or 0) + 1
@@ -35,8 +33,8 @@ def driver():
         yield made
 
 
-def sizes(driver, partition=0):
-    return [len(batch) for batch in driver.task(partition).batches]
+def sizes(driver):
+    return [len(batch) for batch in driver.task().batches]
 
 
 def test_what_is_sent_together_is_a_batch_and_what_is_sent_alone_is_one_too(driver):
@@ -51,34 +49,6 @@ def test_what_is_sent_together_is_a_batch_and_what_is_sent_alone_is_one_too(driv
     assert [None if each is None else list(each) for each in batch.headers] == [None, [("h", b"1")], None]
     assert driver.outputs("out").pairs == [("a", "x"), ("b", "y"), ("a", "z"), ("b", "x")]
     assert {key: driver.store("counts").get(key) for key in "ab"} == {"a": 2, "b": 2}
-
-
-def test_posted_messages_are_a_batch_of_each_partition():
-    with TaskTestDriver(Noting, JOB, partitions={"in": 3}) as driver:
-        for partition in (0, 2, 2, 0, 2):
-            driver.post("in", "x", "a", partition=partition)
-        assert sizes(driver) == []
-        driver.run()
-        assert [sizes(driver, partition) for partition in range(3)] == [[2], [], [3]]
-        assert [driver.store("counts", task=f"Partition {n}").get("a") for n in range(3)] == [2, None, 3]
-        driver.commit()
-        assert driver.changelog("counts", 2).pairs == [("a", 3)]
-
-
-def test_a_batch_that_waits_comes_when_its_time_has_passed_on_the_clock():
-    with TaskTestDriver(Noting, JOB, {"task.batch.max.wait.ms": "300", "task.batch.max.messages": "4"}) as driver:
-        driver.send("in", "x", "a")
-        driver.advance(0.2)
-        driver.send("in", "x", "a")
-        assert sizes(driver) == []
-        driver.advance(0.1)
-        assert sizes(driver) == [2]
-        driver.send_batch("in", ["a"] * 5, ["x"] * 5)
-        assert sizes(driver) == [2, 4]
-        driver.stop()
-        driver.restart()
-        driver.advance(0.3)
-        assert driver.store("counts").get("a") == 7
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once", "exactly-once"])

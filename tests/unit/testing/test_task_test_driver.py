@@ -38,15 +38,6 @@ def test_a_message_is_processed_when_send_returns(driver):
     assert driver.store("counts").get("a") == 2
 
 
-def test_a_commit_writes_one_changelog_record_a_changed_key(driver):
-    send_keys(driver, "aabab")
-    assert driver.changelog("counts") == []
-    driver.commit()
-    assert driver.changelog("counts").pairs == [("a", 3), ("b", 2)]
-    driver.commit()
-    assert len(driver.changelog("counts")) == 2
-
-
 def test_windows_and_commits_come_when_the_clock_says_so(driver):
     send_keys(driver, "a")
     driver.advance(4.999)
@@ -90,44 +81,6 @@ def test_a_key_goes_to_the_partition_that_a_java_producer_would_choose():
         send_keys(driver, ("21", "foobar", "a-little-bit-long-string"))
         # Kafka's own UtilsTest: murmur2 -973932308, -790332482, -985981536; positive, modulo 4.
         assert [each.ssp.partition for each in sorted(driver.outputs("in"), key=lambda e: e.key)] == [0, 0, 2]
-
-
-# What a crash at each step costs: the table of promises, for one message ("a") after a commit.
-#   committed: the changelog and the checkpoint have it. mode -> (views of the outputs' messages, state) before and
-# after.
-PROMISES = {
-    ("at-least-once", "commit.2"): ([1, 2, 2], 2),
-    ("at-least-once", "commit.4"): ([1, 2, 2], 2),
-    ("at-least-once", "commit.5a"): ([1, 2, 2], 2),
-    ("at-least-once", "commit.5"): ([1, 2], 2),
-    ("at-least-once", "commit.6"): ([1, 2], 2),
-    ("at-most-once", "commit.2"): ([1, 2], 1),
-    ("at-most-once", "commit.4"): ([1, 2], 1),
-    ("at-most-once", "commit.6"): ([1, 2], 2),
-    ("effectively-once", "commit.2"): ([1, 2, 2], 2),
-    ("effectively-once", "commit.4"): ([1, 2, 2], 2),
-    ("effectively-once", "commit.5"): ([1, 2], 2),
-    ("exactly-once", "commit.2"): ([1, 2], 2),
-    ("exactly-once", "commit.4"): ([1, 2], 2),
-    ("exactly-once", "commit.5a"): ([1, 2], 2),
-    ("exactly-once", "commit.5"): ([1, 2], 2),
-    ("exactly-once", "commit.6"): ([1, 2], 2),
-}
-
-
-@pytest.mark.parametrize(("guarantee", "point"), PROMISES)
-def test_after_a_crash_inside_a_commit_the_guarantee_holds(guarantee, point):
-    outputs, state = PROMISES[guarantee, point]
-    with TaskTestDriver(Counting, JOB, {"task.guarantee": guarantee}) as driver:
-        driver.send("in", "x", "a")
-        driver.commit()
-        driver.send("in", "x", "a")
-        driver.crash(at=point)
-        assert not driver.running
-        driver.restart()
-        driver.commit()
-        assert driver.committed("out").messages == outputs
-        assert driver.store("counts").get("a") == state
 
 
 @pytest.mark.parametrize("factory", ["memory", "rocksdb"])

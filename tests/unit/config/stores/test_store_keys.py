@@ -94,7 +94,6 @@ def test_serdes_are_required_and_must_be_known(store_problems):
 
 
 SIDE = {"side.inputs": "kafka.rates, ids#[0-2]", "side.inputs.processor.factory": "my.module:Rates"}
-IDS = {"streams.ids.samza.system": "kafka", "streams.ids.samza.physical.name": "identities"}
 
 
 def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):

@@ -12,7 +12,7 @@ from jobs.memory_job import MemoryJob
 
 from samzapy import BatchTask, InitableTask, SystemStream
 from samzapy.api.system import StreamSpec
-from samzapy.errors import RecordTooLarge, SerdeError, StoreRefused
+from samzapy.errors import RecordTooLarge, SerdeError
 from samzapy.sinks.sql import SqlSink
 from samzapy.testing import TaskTestDriver
 
@@ -61,25 +61,6 @@ def test_others_are_processed_once_and_in_order_whichever_messages_fail(summing,
     assert found == dict(counted)
     bad = len(messages) - len(good)
     assert task.calls - calls <= 1 + 2 * bad * (1 + len(messages).bit_length())
-
-
-class Refused(Summing):
-    def process_batch(self, batch, collector, coordinator):
-        self.sums.put_all(
-            {key: (None if message < 0 else message) for key, message in zip(batch.keys, batch.messages, strict=True)}
-        )
-        collector.send_batch(OUT, batch.keys, batch.messages)
-
-
-def test_what_a_store_refuses_is_about_its_message():
-    with TaskTestDriver(Refused, JOB | SKIP) as driver:
-        driver.send_batch("in", ["a", "b", "c"], [1, -2, 3], partition=0)
-        assert driver.outputs("out").messages == [1, 3]
-    with (
-        TaskTestDriver(Refused, JOB) as driver,
-        pytest.raises(StoreRefused, match=r"process_batch of sys\.in\[0\]@1:"),
-    ):
-        driver.send_batch("in", ["a", "b", "c"], [1, -2, 3], partition=0)
 
 
 @pytest.mark.parametrize("mode", ["transactional", "upsert"])

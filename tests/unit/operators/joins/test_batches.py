@@ -1,6 +1,5 @@
 """Joins that take batches, against the same joins that take one message after the other."""
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from join_bench import LEFT, RIGHT, SOURCES, JoinBench, context, envelope, ordered
@@ -84,15 +83,6 @@ def test_a_batch_meets_the_rows_that_its_messages_meet(tmp_path_factory, rows):
 
 def one_by_one_row(join, envelopes):
     return [joined for each in envelopes if (joined := join.add(each)) is not None]
-
-
-@pytest.mark.parametrize("join", JOINS)
-def test_a_batch_with_a_key_that_is_no_string_is_refused(tmp_path, join):
-    with (
-        JoinBench(tmp_path, JOINS[join](10)) as bench,
-        pytest.raises(ValueError, match="a join needs a string as key, got 7"),
-    ):
-        bench.join.add_all(batch_of([envelope(SOURCES[0], 0, "a", 1, 1), envelope(SOURCES[0], 1, 7, 1, 1)]))
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -150,19 +150,6 @@ def test_bounds_and_limits_that_mean_nothing_are_refused(tmp_path):
         TimeRules(-1)
 
 
-@pytest.mark.parametrize(
-    ("key", "time_ms", "said"),
-    [
-        (None, 5, "a join needs a string as key, got None"),
-        (17, 5, "a join needs a string as key, got 17"),
-        ("a", -1, r"mem\.left\[1\]@1: event time -1: joins need milliseconds since 1970, 0 to 90000000000000$"),
-    ],
-)
-def test_a_message_that_cannot_be_joined_is_refused(tmp_path, key, time_ms, said):
-    with JoinBench(tmp_path, make()) as bench, pytest.raises(ValueError, match=said):
-        bench.send(0, key, time_ms)
-
-
 DRIVEN = {
     "job.default.system": "mem",
     "task.inputs": "mem.left,mem.right",

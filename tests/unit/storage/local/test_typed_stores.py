@@ -4,8 +4,6 @@ start."""
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jobs.typed_views import Place, Visits, VisitsSince
 
 from samzapy.api.system import SystemSettings
@@ -92,14 +90,3 @@ def test_keys_of_a_class_are_found_again_in_their_order(opened_as):
     message = r"stores\.s\.key\.type: does not read .*Expected array, got object"
     with pytest.raises(ConfigError, match=message), opened_as(**keys, **VISITS):
         pass
-
-
-@settings(max_examples=15)
-@given(st.dictionaries(st.text(min_size=1), st.integers(-(2**62), 2**62)), st.sampled_from(["json", "msgpack"]))
-def test_whatever_is_put_is_there_after_a_commit_and_a_crash(counts, serde):
-    job = {**JOB, **VISITS, "stores.s.msg.serde": serde, "stores.s.factory": "inmemory"}
-    with open_store(job, "s", "unused") as opened:
-        opened.store.put_all((key, Visits(count)) for key, count in counts.items())
-        opened.commit()
-        opened.crash()
-        assert dict(opened.store.all()) == {key: Visits(count) for key, count in counts.items()}
