@@ -12,7 +12,7 @@ import pytest
 import urllib3
 from confluent_kafka import KafkaError
 from jobs.job_models import job_model
-from rigs.store_rig import local_files
+from rigs.store_rig import local_files, store_job
 
 from samzapy.api.stream import SystemStreamPartition as Ssp
 from samzapy.api.system import OffsetRange, OutgoingRecord, StreamSpec, SystemSettings, change_columns
@@ -197,11 +197,9 @@ def test_a_store_that_is_behind_is_not_as_of_now(tmp_path):
 
 
 def test_a_sweep_keeps_up_with_any_rate_of_writing(tmp_path):
-    below = {"factory": "inmemory", "key.serde": "string", "msg.serde": "string", "rocksdb.ttl.ms": "3000"}
-    job = {"job.name": "swept", "task.class": "some.module:Task", "task.inputs": "memory.in"}
-    job |= {"systems.memory.samza.factory": "memory", **{f"stores.s.{key}": value for key, value in below.items()}}
     clock = ManualClock()
-    with open_store(job, "s", tmp_path, clock) as opened:
+    below = {"factory": "inmemory", "key.serde": "string", "msg.serde": "string", "rocksdb.ttl.ms": "3000"}
+    with open_store(store_job(below), "s", tmp_path, clock) as opened:
         for commit in range(12):
             opened.store.put_all({f"{number % 97:02}-{commit:03}-{number}": "v" for number in range(3_000)})
             opened.commit()

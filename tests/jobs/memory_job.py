@@ -5,6 +5,8 @@ import threading
 from dataclasses import replace
 from uuid import uuid4
 
+import pytest
+
 from samzapy import (
     ClosableTask,
     EndOfStreamListenerTask,
@@ -26,6 +28,13 @@ from samzapy.runner.prepare import prepare
 from samzapy.system.clients import system_factory
 
 OUT = SystemStream("mem", "out")
+#: Two guarantees share the code of the others in many tests: `make test-slow` runs them there.
+GUARANTEES = [
+    pytest.param("at-most-once", marks=pytest.mark.slow),
+    "at-least-once",
+    pytest.param("effectively-once", marks=pytest.mark.slow),
+    "exactly-once",
+]
 
 
 class Calls(list):

@@ -1,7 +1,8 @@
-"""The files of a store, and a clock on which time passes by itself."""
+"""The job file of a store, the files of a store, and a clock on which time passes by itself."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from samzapy.config.stores import StoreConfig
@@ -10,6 +11,21 @@ from samzapy.storage.local.files import LocalFiles
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.storage.spec import StoreSpec
 from samzapy.testing import ManualClock
+
+#: The keys of the smallest job. Its task is never loaded.
+SMALLEST = {
+    "job.name": "job",
+    "task.class": "some.module:Task",
+    "task.inputs": "memory.in",
+    "systems.memory.samza.factory": "memory",
+}
+#: What a store on disk with a changelog has below `stores.NAME.`
+LOGGED = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "json", "changelog": "memory.s-log"}
+
+
+def store_job(below: Mapping[str, str | None], store: str = "s") -> dict[str, str]:
+    """The smallest job with one store; `below` are its keys without `stores.NAME.`, None for one that is not set."""
+    return SMALLEST | {f"stores.{store}.{key}": value for key, value in below.items() if value is not None}
 
 
 def local_files(base: Path) -> LocalFiles:

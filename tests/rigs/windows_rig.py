@@ -5,6 +5,8 @@ Results count when they are committed.
 
 from dataclasses import replace
 
+from rigs.store_rig import LOGGED, store_job
+
 from samzapy import (
     ContainerContext,
     Context,
@@ -23,17 +25,7 @@ LATE = SystemStream("mem", "late")
 
 
 def job(engine="inmemory", **keys):
-    return {
-        "job.name": "windows",
-        "job.default.system": "mem",
-        "systems.mem.samza.factory": "memory",
-        "task.class": "a:B",
-        "task.inputs": "mem.in",
-        "stores.windows.factory": engine,
-        "stores.windows.key.serde": "string",
-        "stores.windows.msg.serde": "json",
-        "stores.windows.changelog": "mem.windows",
-    } | keys
+    return store_job(LOGGED | {"factory": engine}, "windows") | keys
 
 
 def ssp(partition, stream="in"):

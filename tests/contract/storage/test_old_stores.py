@@ -4,6 +4,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
+from rigs.store_rig import LOGGED, store_job
 from systems import SYSTEMS
 
 from samzapy.storage.local.directory import set_asides
@@ -80,17 +81,8 @@ class Rig:
 
 @pytest.fixture
 def rig(settings, clock, tmp_path):
-    job = {
-        "job.name": "old",
-        "task.class": "some.module:Task",
-        "task.inputs": "k.in",
-        "systems.k.samza.factory": "memory",
-        "stores.s.factory": "rocksdb",
-        "stores.s.key.serde": "string",
-        "stores.s.msg.serde": "json",
-        "stores.s.changelog": f"k.old-stores-{uuid.uuid4().hex[:8]}",
-        "stores.s.changelog.delete.retention.ms": "60000",
-    }
+    changelog = f"memory.old-stores-{uuid.uuid4().hex[:8]}"
+    job = store_job(LOGGED | {"changelog": changelog, "changelog.delete.retention.ms": "60000"})
     with open_store(job, "s", tmp_path / "state", clock, settings) as opened:
         rig = Rig(opened, settings, clock)
         yield rig

@@ -3,22 +3,23 @@
 import operator
 
 import pytest
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy.errors import RecordTooLarge, SerdeError, StoreClosed, StoreError, StoreRefused
 from samzapy.testing import open_store
 
 STACKS = {
     "cached": {},
-    "tiny-cache": {"object.cache.size": "2", "write.batch.size": "1"},
+    "tiny-cache": {"stores.s.object.cache.size": "2", "stores.s.write.batch.size": "1"},
     "tiny-budget": {"container.cache.max.bytes": "1000"},
-    "no-cache": {"object.cache.size": "0"},
-    "copies": {"object.cache.mode": "copy"},
-    "expiring": {"rocksdb.ttl.ms": "3600000"},
+    "no-cache": {"stores.s.object.cache.size": "0"},
+    "copies": {"stores.s.object.cache.mode": "copy"},
+    "expiring": {"stores.s.rocksdb.ttl.ms": "3600000"},
     "every-layer": {
-        "rocksdb.ttl.ms": "3600000",
-        "disallow.large.messages": "true",
-        "object.cache.check": "true",
-        "object.cache.size": "0",
+        "stores.s.rocksdb.ttl.ms": "3600000",
+        "stores.s.disallow.large.messages": "true",
+        "stores.s.object.cache.check": "true",
+        "stores.s.object.cache.size": "0",
     },
 }
 
@@ -36,15 +37,8 @@ def stack(request):
 @pytest.fixture
 def job(engine, stack):
     def properties(**serdes):
-        keys = {"factory": engine, "key.serde": "string", "msg.serde": "json", "changelog": "memory.s-log"}
-        keys |= STACKS[stack] | {f"{part}.serde": name for part, name in serdes.items()}
-        return {
-            "job.name": "contract",
-            "task.class": "some.module:Task",
-            "task.inputs": "memory.in",
-            "systems.memory.samza.factory": "memory",
-            **{key if key.startswith("container.") else f"stores.s.{key}": value for key, value in keys.items()},
-        }
+        keys = LOGGED | {"factory": engine, **{f"{part}.serde": name for part, name in serdes.items()}}
+        return store_job(keys) | STACKS[stack]
 
     return properties
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
+from rigs.store_rig import store_job
 
 from samzapy.api.event_time import TimerClock
 from samzapy.container.errors.recovery import JournaledStore, UndoJournal
@@ -109,14 +110,7 @@ def subject(request):
 
 
 def properties(subject, base="inmemory", **keys):
-    stores = subject.keys | {"base": base, "changelog": "memory.s-log", "object.cache.size": "500"} | keys
-    return {
-        "job.name": "contract",
-        "task.class": "some.module:Task",
-        "task.inputs": "memory.in",
-        "systems.memory.samza.factory": "memory",
-        **{f"stores.s.{key}": value for key, value in stores.items()},
-    }
+    return store_job(subject.keys | {"base": base, "changelog": "memory.s-log", "object.cache.size": "500"} | keys)
 
 
 @pytest.fixture

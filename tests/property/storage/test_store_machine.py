@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy.testing import OpenStore, open_store
 
@@ -19,14 +20,7 @@ VALUES = st.one_of(st.integers(-3, 3), st.text(max_size=3), st.lists(st.integers
 
 def properties(engine: str, cache: int | None, batch: int, mode: str, serde: str = "json") -> dict[str, str]:
     return {
-        "job.name": "machine",
-        "task.class": "some.module:Task",
-        "task.inputs": "memory.in",
-        "systems.memory.samza.factory": "memory",
-        "stores.s.factory": engine,
-        "stores.s.key.serde": "string",
-        "stores.s.msg.serde": serde,
-        "stores.s.changelog": "memory.s-changelog",
+        **store_job(LOGGED | {"factory": engine, "msg.serde": serde}),
         **({"container.cache.max.bytes": "700"} if cache is None else {"stores.s.object.cache.size": str(cache)}),
         "stores.s.write.batch.size": str(batch),
         "stores.s.object.cache.mode": mode,

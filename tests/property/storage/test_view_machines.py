@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from rigs.store_rig import store_job
 
 from samzapy.storage.views import heap
 from samzapy.testing import OpenStore, open_store
@@ -40,14 +41,7 @@ class ViewMachine(RuleBasedStateMachine):
     def open(self, base, cache, data):
         keys = {"base": base, "changelog": "memory.s-log", "object.cache.size": str(cache)}
         keys |= {"write.batch.size": str(min(cache, 2) or 1)} | self.keys | self.chosen(data)
-        config = {
-            "job.name": "machine",
-            "task.class": "some.module:Task",
-            "task.inputs": "memory.in",
-            "systems.memory.samza.factory": "memory",
-            **{f"stores.s.{key}": value for key, value in keys.items()},
-        }
-        self.context = open_store(config, "s", self.path)
+        self.context = open_store(store_job(keys), "s", self.path)
         self.opened: OpenStore = self.context.__enter__()
 
     def chosen(self, data):

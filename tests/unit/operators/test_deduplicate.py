@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy import IncomingMessageEnvelope, SystemStreamPartition
 from samzapy.api.envelope import ID_HEADER, Origin, OutputId
@@ -10,17 +11,7 @@ from samzapy.container.errors.recovery import JournaledStore, UndoJournal
 from samzapy.operators import Deduplicator
 from samzapy.testing import open_store
 
-JOB = {
-    "job.name": "dedup",
-    "job.default.system": "mem",
-    "systems.mem.samza.factory": "memory",
-    "task.class": "a:B",
-    "task.inputs": "mem.in",
-    "stores.seen.factory": "inmemory",
-    "stores.seen.key.serde": "string",
-    "stores.seen.msg.serde": "json",
-    "stores.seen.changelog": "mem.seen",
-}
+JOB = store_job(LOGGED | {"factory": "inmemory"}, "seen")
 
 
 @pytest.fixture

@@ -3,22 +3,13 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy.errors import StoreError
 from samzapy.operators.expiry import Due, ExpiryIndex
 from samzapy.testing import open_store
 
-JOB = {
-    "job.name": "expiry",
-    "job.default.system": "mem",
-    "systems.mem.samza.factory": "memory",
-    "task.class": "a:B",
-    "task.inputs": "mem.in",
-    "stores.waiting.factory": "inmemory",
-    "stores.waiting.key.serde": "string",
-    "stores.waiting.msg.serde": "json",
-    "stores.waiting.changelog": "mem.waiting",
-}
+JOB = store_job(LOGGED | {"factory": "inmemory"}, "waiting")
 
 times = st.integers(0, 20) | st.sampled_from([999, 1_357_034_400_000, 10**16 - 2])
 names = st.sampled_from(["", "a", "b", "a/b", "é", "0"])

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
+from rigs.store_rig import store_job
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
@@ -31,16 +32,8 @@ class Flight(msgspec.Struct, frozen=True):
 
 
 def text_of(key_serde, msg_serde="json", **keys):
-    flat = {
-        "job.name": "j",
-        "task.class": "a:B",
-        "task.inputs": "mem.in",
-        "systems.mem.samza.factory": "memory",
-        "stores.s.factory": "inmemory",
-        "stores.s.key.serde": key_serde,
-        "stores.s.msg.serde": msg_serde,
-    }
-    return store_texts(load_job({**flat, **{f"stores.s.{name}": value for name, value in keys.items()}}))["s"]
+    below = {"factory": "inmemory", "key.serde": key_serde, "msg.serde": msg_serde, **keys}
+    return store_texts(load_job(store_job(below)))["s"]
 
 
 def shown(text, key, value):

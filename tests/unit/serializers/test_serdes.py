@@ -215,17 +215,10 @@ def nested(depth):
 @pytest.mark.parametrize(
     ("serde", "value"),
     [
-        (StringSerde(), 5),
-        (StringSerde(), b"bytes"),
-        (StringSerde(), "\ud800"),
-        (JsonSerde(), {1: 2}),
-        (JsonSerde(), 2**64),
         (JsonSerde(), object()),
         (JsonSerde(), b"bytes"),
-        (JsonSerde(), {1, 2}),
         (JsonSerde(), nested(100_000)),
         (MsgpackSerde(), object()),
-        (MsgpackSerde(), {1, 2}),
         (MsgpackSerde(), dt.datetime(2013, 1, 1, tzinfo=dt.timezone.utc)),
         (MsgpackSerde(), 2**64),
         (MsgpackSerde(), nested(100_000)),

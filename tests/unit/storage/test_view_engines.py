@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from rigs.store_rig import store_job
 
 from samzapy.errors import ConfigError, EnvironmentFailure, StoreRefused
 from samzapy.storage.views import HeapItem
@@ -23,14 +24,7 @@ def opened(tmp_path):
         keys = {"factory": factory, "base": "inmemory", "changelog": "memory.log"} | {
             key.replace("_", "."): value for key, value in keys.items()
         }
-        config = {
-            "job.name": "views",
-            "task.class": "some.module:Task",
-            "task.inputs": "memory.in",
-            "systems.memory.samza.factory": "memory",
-            **{f"stores.s.{key}": value for key, value in keys.items()},
-        }
-        stack.append(open_store(config, "s", tmp_path))
+        stack.append(open_store(store_job(keys), "s", tmp_path))
         return stack[-1].__enter__()
 
     yield open_with

@@ -1,20 +1,14 @@
 """Which task a record of a changelog belongs to, with more partitions than one digit can number."""
 
+from rigs.store_rig import SMALLEST
+
 from samzapy.config.loader import load_job
 from samzapy.job.planner import plan
 from samzapy.verify.evidence import Record, by_task
 
 
 def test_a_changelog_record_has_the_input_partition_of_its_task():
-    config = load_job(
-        {
-            "job.name": "verified",
-            "task.class": "some.module:Task",
-            "task.inputs": "memory.in",
-            "systems.memory.samza.factory": "memory",
-        },
-        environ={},
-    )
+    config = load_job(SMALLEST, environ={})
     model = plan(config, dict.fromkeys(config.task.inputs, 12))
     written = [Record(task.changelog_partition, 0, b"", task.name.encode()) for task in model.tasks]
     assert {(f"Partition {record.partition}", record.value) for record in by_task(written, 12)} == {

@@ -2,7 +2,7 @@
 it."""
 
 import pytest
-from jobs.memory_job import MemoryJob
+from jobs.memory_job import GUARANTEES, MemoryJob
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.job_records import open_job
@@ -11,13 +11,6 @@ from samzapy.failpoints import arm, disarm
 from samzapy.system.local.producer import LogProducer
 from samzapy.system.memory import MemorySystemFactory
 
-#: Two guarantees share the code of the others here: `make test-slow` runs them.
-GUARANTEES = [
-    pytest.param("at-most-once", marks=pytest.mark.slow),
-    "at-least-once",
-    pytest.param("effectively-once", marks=pytest.mark.slow),
-    "exactly-once",
-]
 COMMIT_MS = {"task.commit.ms": "30000"}
 IN = SystemStreamPartition("mem", "in", 0)
 FAILING: set[str] = set()

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from jobs.memory_job import MemoryJob
+from jobs.memory_job import GUARANTEES, MemoryJob
 from rigs.in_between import first
 
 from samzapy.admin.running import NO_DRIVER
@@ -23,13 +23,6 @@ from samzapy.failpoints import arm
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import system_factory
 
-#: Two guarantees share the code of the others here: `make test-slow` runs them.
-GUARANTEES = [
-    pytest.param("at-most-once", marks=pytest.mark.slow),
-    "at-least-once",
-    pytest.param("effectively-once", marks=pytest.mark.slow),
-    "exactly-once",
-]
 COMMIT_MS = {"task.commit.ms": "30000"}
 CHANGELOG = SystemStreamPartition("mem", "counts-changelog", 0)
 

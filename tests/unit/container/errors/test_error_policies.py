@@ -4,7 +4,7 @@ import json
 from typing import ClassVar
 
 import pytest
-from jobs.memory_job import OUT, MemoryJob
+from jobs.memory_job import GUARANTEES, OUT, MemoryJob
 
 from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
 from samzapy.api.envelope import OutputId
@@ -13,13 +13,6 @@ from samzapy.errors import ProducerError, RecordTooLarge, SerdeError, TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.system.clients import system_factory
 
-#: Two guarantees share the code of the others here: `make test-slow` runs them.
-GUARANTEES = [
-    pytest.param("at-most-once", marks=pytest.mark.slow),
-    "at-least-once",
-    pytest.param("effectively-once", marks=pytest.mark.slow),
-    "exactly-once",
-]
 STAGES = ["deserialize", "process", "serialize", "produce"]
 #: What the task is told to do with the message in the middle, stage by stage; the first is no message at all.
 ORDERS = {"deserialize": b"{no json", "process": "fail", "serialize": "unserializable", "produce": "huge"}

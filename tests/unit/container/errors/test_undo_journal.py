@@ -4,6 +4,7 @@ import asyncio
 import operator
 
 import pytest
+from rigs.store_rig import store_job
 
 from samzapy import CoroutineTask, InitableTask, StreamTask
 from samzapy.api.event_time import ClockListenerTask
@@ -11,15 +12,8 @@ from samzapy.container.errors.recovery import UndoJournal
 from samzapy.storage.views.heap import HeapStore
 from samzapy.testing import ManualClock, TaskTestDriver, open_store
 
-JOB = {
-    "job.name": "undo",
-    "task.class": "some.module:Task",
-    "task.inputs": "memory.in",
-    "systems.memory.samza.factory": "memory",
-    "task.error.process.policy": "skip",
-    "stores.s.factory": "rocksdb",
-    "stores.s.key.serde": "json",
-    "stores.s.msg.serde": "json",
+JOB = store_job({"factory": "rocksdb", "key.serde": "json", "msg.serde": "json"}) | {
+    "task.error.process.policy": "skip"
 }
 CACHES = {"shared": {}, "tiny": {"container.cache.max.bytes": "1000"}, "none": {"stores.s.object.cache.size": "0"}}
 

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.container.supervision.worker_process import (
@@ -79,17 +80,7 @@ def test_a_limit_that_is_too_low_is_refused_at_once_with_the_numbers(run, tmp_pa
 
 
 def test_a_store_with_one_table_has_open_what_is_counted_on(tmp_path):
-    properties = {
-        "job.name": "files",
-        "task.class": "a:B",
-        "task.inputs": "memory.in",
-        "systems.memory.samza.factory": "memory",
-        "stores.s.factory": "rocksdb",
-        "stores.s.key.serde": "string",
-        "stores.s.msg.serde": "string",
-        "stores.s.changelog": "memory.s",
-    }
-    with open_store(properties, "s", tmp_path) as opened:
+    with open_store(store_job(LOGGED), "s", tmp_path) as opened:
         opened.store.put("a", "b")
         opened.commit()
         opened.stores.flush_engines()

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
-from jobs.memory_job import OUT, MemoryJob
+from jobs.memory_job import GUARANTEES, OUT, MemoryJob
 
 from samzapy import (
     AsyncStreamTask,
@@ -21,14 +21,6 @@ from samzapy import (
 from samzapy.api.system import StreamSpec
 from samzapy.errors import TaskFailed, TaskMigrated
 from samzapy.testing import ManualClock
-
-#: Two guarantees share the code of the others here: `make test-slow` runs them.
-GUARANTEES = [
-    pytest.param("at-most-once", marks=pytest.mark.slow),
-    "at-least-once",
-    pytest.param("effectively-once", marks=pytest.mark.slow),
-    "exactly-once",
-]
 
 
 class GatedTask(CoroutineTask, InitableTask, ClosableTask, WindowableTask, EndOfStreamListenerTask):

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, final
 
+from rigs.store_rig import LOGGED, store_job
+
 from samzapy import IncomingMessageEnvelope, SystemStream, SystemStreamPartition
 from samzapy.api.context import ContainerContext, Context, JobContext
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -22,20 +24,8 @@ SOURCES = (
     SystemStreamPartition("mem", "left", 3),
     SystemStreamPartition("mem", "right", 1),
 )
-JOB = {
-    "job.name": "joining",
-    "job.default.system": "mem",
-    "systems.mem.samza.factory": "memory",
-    "task.class": "a:B",
-    "task.inputs": "mem.left,mem.right",
-    "stores.joined.factory": "inmemory",
-    "stores.joined.key.serde": "string",
-    "stores.joined.msg.serde": "json",
-    "stores.joined.changelog": "mem.joined",
-    # Small, so that what is read back is often what was written and not the object that was put.
-    "stores.joined.object.cache.size": "4",
-    "stores.joined.write.batch.size": "2",
-}
+#: With a small cache, so that what is read back is often what was written and not the object that was put.
+JOB = store_job(LOGGED | {"factory": "inmemory", "object.cache.size": "4", "write.batch.size": "2"}, "joined")
 
 
 def context(

@@ -3,17 +3,11 @@
 import socket
 
 import pytest
+from rigs.store_rig import SMALLEST
 
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.master import Master, coordinator_host
-
-JOB = {
-    "job.name": "counts",
-    "task.class": "some.module:Task",
-    "task.inputs": "memory.in",
-    "systems.memory.samza.factory": "memory",
-}
 
 
 @pytest.fixture
@@ -34,7 +28,7 @@ def named(monkeypatch):
 
 def host(master, **keys):
     given = {key.replace("_", "."): value for key, value in keys.items()}
-    return coordinator_host(load_job({**JOB, **given}, environ={}).spark, Master.parse(master))
+    return coordinator_host(load_job({**SMALLEST, **given}, environ={}).spark, Master.parse(master))
 
 
 def test_executors_on_this_machine_use_loopback():

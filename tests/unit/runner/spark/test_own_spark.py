@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
+from rigs.store_rig import SMALLEST
 
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
@@ -19,12 +20,6 @@ from samzapy.runner.spark.application import SparkApplication
 from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.sources import OwnSpark, spark_source
 
-JOB = {
-    "job.name": "alone",
-    "task.class": "some.module:Task",
-    "task.inputs": "memory.in",
-    "systems.memory.samza.factory": "memory",
-}
 DEADLINE_S = 60.0
 
 
@@ -37,7 +32,7 @@ def _hanging_spark(program, monkeypatch):
 
 def start(began):
     """A run's start; `began` gets its JVM."""
-    with OwnSpark().application(load_job(JOB), Master.default(1), "token", verbose=False, began=began):
+    with OwnSpark().application(load_job(SMALLEST), Master.default(1), "token", verbose=False, began=began):
         raise AssertionError("it has started")
 
 

@@ -3,23 +3,17 @@ from pathlib import Path
 
 import javaproperties
 import pytest
+from rigs.store_rig import SMALLEST
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.spark.jvm import RunFolder
 from samzapy.runner.spark.master import Master, added_settings, environment, spark_settings
 
-JOB = {
-    "job.name": "counts",
-    "task.class": "some.module:Task",
-    "task.inputs": "memory.in",
-    "systems.memory.samza.factory": "memory",
-}
-
 
 def settings(master: str = "local[1,4]", **conf: str) -> dict[str, str]:
     given = {f"job.spark.conf.{key.replace('_', '.')}": value for key, value in conf.items()}
-    return spark_settings(load_job({**JOB, **given}, environ={}), Master.parse(master), Path("/log4j2.properties"))
+    return spark_settings(load_job({**SMALLEST, **given}, environ={}), Master.parse(master), Path("/log4j2.properties"))
 
 
 def test_spark_is_quiet_local_and_without_a_page_of_its_own_by_default():
@@ -28,7 +22,7 @@ def test_spark_is_quiet_local_and_without_a_page_of_its_own_by_default():
     assert made["spark.driver.host"] == made["spark.driver.bindAddress"] == "127.0.0.1"
     assert made["spark.driver.memory"] == "1g"
     assert made["spark.driver.extraJavaOptions"].endswith(" -Dlog4j2.configurationFile=file:///log4j2.properties")
-    assert made["spark.app.name"] == "counts"
+    assert made["spark.app.name"] == "job"
 
 
 def test_the_job_files_own_spark_keys_win_over_the_defaults():
@@ -41,7 +35,7 @@ def test_the_job_files_own_spark_keys_win_over_the_defaults():
 @pytest.mark.parametrize("master", ["local[1,4]", "spark://host:7077"])
 def test_the_executors_python_is_the_one_that_the_job_file_names(master):
     def python_of(**keys: str) -> str | None:
-        config = load_job({**JOB, **keys}, environ={})
+        config = load_job({**SMALLEST, **keys}, environ={})
         return environment(config.spark.conf, Master.parse(master), Path("/spark"), Path("/p")).get("PYSPARK_PYTHON")
 
     assert python_of(**{"job.spark.conf.spark.pyspark.python": "./env/bin/python"}) == "./env/bin/python"
@@ -121,7 +115,7 @@ def test_losses_of_long_ago_do_not_end_a_job_where_executors_start_on_demand(int
 def test_executors_are_asked_for_where_they_start_on_demand_unless_the_job_file_says_how_many(settings_of):
     def asked(master: str, key: str = "spark.executor.instances", **keys: str) -> str | None:
         given = {f"job.spark.conf.spark.{name.replace('_', '.')}": value for name, value in keys.items()}
-        job = load_job({**JOB, **given})
+        job = load_job({**SMALLEST, **given})
         return settings_of(job, Master.parse(master).sized(job.spark.conf, 3, 1)).get(key)
 
     assert asked("yarn") == asked("k8s://https://host") == "4"

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
+from rigs.store_rig import SMALLEST
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure
@@ -20,13 +21,6 @@ from samzapy.runner.spark.master import Master, coordinator_host
 from samzapy.runner.spark.sources import GivenJvm, OwnSpark, SessionSpark, SubmittedSpark, spark_context, spark_source
 from samzapy.runner.stopping import StopSwitch
 
-JOB = {
-    "job.name": "shared",
-    "task.class": "some.module:Task",
-    "task.inputs": "memory.in",
-    "systems.memory.samza.factory": "memory",
-}
-
 
 def context(master="local[2]", **settings):
     """A context of pyspark, as far as its settings go."""
@@ -35,7 +29,9 @@ def context(master="local[2]", **settings):
 
 
 def fitted(session, **keys):
-    return SessionSpark(session).fit(load_job({**JOB, **{key.replace("_", "."): value for key, value in keys.items()}}))
+    return SessionSpark(session).fit(
+        load_job({**SMALLEST, **{key.replace("_", "."): value for key, value in keys.items()}})
+    )
 
 
 def test_the_master_of_a_session_counts_and_the_driver_is_where_the_session_says():
@@ -74,7 +70,7 @@ def defaults(tmp_path, monkeypatch):
 
 
 def own(**keys):
-    return OwnSpark().fit(load_job({**JOB, **{key.replace("_", "."): value for key, value in keys.items()}})).spark
+    return OwnSpark().fit(load_job({**SMALLEST, **{key.replace("_", "."): value for key, value in keys.items()}})).spark
 
 
 def test_executors_find_the_driver_where_sparks_own_defaults_say(defaults):
@@ -174,7 +170,7 @@ class Tasks:
 def job_in(folder, text):
     folder.mkdir(exist_ok=True)
     (folder / "tasks.py").write_text(text)
-    (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in JOB.items()))
+    (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in SMALLEST.items()))
     return load_job(folder / "job.properties")
 
 
@@ -183,7 +179,7 @@ def run_of(session, job=None, token="t"):
     """A run on the session; gives the environment of its workers, and the text of the first `tasks` on their import
     path."""
     master = Master.parse(session.master)
-    config = load_job(JOB) if job is None else job
+    config = load_job(SMALLEST) if job is None else job
     with SessionSpark(session).application(config, master, token, verbose=False, began=print) as application:
 
         def started():
@@ -269,7 +265,7 @@ def test_a_program_notices_the_end_of_the_jvm_that_has_started_it_and_not_that_o
 def test_a_standalone_master_that_does_not_answer_is_named_with_its_reason():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         there = f"127.0.0.1:{listening.getsockname()[1]}"
-        OwnSpark().check(load_job({**JOB, "job.spark.master": f"spark://127.0.0.1:1,{there}"}))
+        OwnSpark().check(load_job({**SMALLEST, "job.spark.master": f"spark://127.0.0.1:1,{there}"}))
     nobody = r"job.spark.master: no Spark master answers \(127.0.0.1:1: Connection refused, " + re.escape(there)
     with pytest.raises(EnvironmentFailure, match=nobody):
-        OwnSpark().check(load_job({**JOB, "job.spark.master": f"spark://127.0.0.1:1,{there}"}))
+        OwnSpark().check(load_job({**SMALLEST, "job.spark.master": f"spark://127.0.0.1:1,{there}"}))

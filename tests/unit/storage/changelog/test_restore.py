@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
@@ -217,16 +218,7 @@ def test_a_changelog_without_its_beginning_is_enough_for_a_task_that_has_never_c
             check_beginning(DAMAGED, OffsetRange(5, 9), committed)
 
 
-JOB = {
-    "job.name": "restore",
-    "task.class": "some.module:Task",
-    "task.inputs": "memory.in",
-    "systems.memory.samza.factory": "memory",
-    "stores.s.factory": "rocksdb",
-    "stores.s.key.serde": "string",
-    "stores.s.msg.serde": "json",
-    "stores.s.changelog": "memory.s-log",
-}
+JOB = store_job(LOGGED)
 
 
 def test_only_the_tail_is_read_after_a_kill(tmp_path: Path):

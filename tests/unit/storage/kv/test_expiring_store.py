@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.loader import load_job
@@ -23,14 +24,7 @@ def clock():
 
 
 def job(**keys):
-    below = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "json", "changelog": "memory.s-log", **keys}
-    return {
-        "job.name": "expiring",
-        "task.class": "some.module:Task",
-        "task.inputs": "memory.in",
-        "systems.memory.samza.factory": "memory",
-        **{f"stores.s.{key}": value for key, value in below.items() if value is not None},
-    }
+    return store_job(LOGGED | keys)
 
 
 @pytest.fixture(params=["rocksdb", "inmemory"])

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from rigs.store_rig import store_job
 
 from samzapy.api.serde import Serde
 from samzapy.errors import SerdeError
@@ -10,16 +11,8 @@ from samzapy.serializers.primitives import StringSerde
 from samzapy.storage.kv.codec import EntryCodec
 from samzapy.testing import open_store
 
-JOB = {
-    "job.name": "refused",
-    "task.class": "some.module:Task",
-    "task.inputs": "k.in",
-    "systems.k.samza.factory": "memory",
-    "stores.s.factory": "inmemory",
-    "stores.s.key.serde": "string",
-    "stores.s.msg.serde": "string",
-}
-LOGGED = {"stores.s.changelog": "k.s"}
+JOB = store_job({"factory": "inmemory", "key.serde": "string", "msg.serde": "string"})
+LOGGED = {"stores.s.changelog": "memory.s"}
 LAYERS = {
     "cached": {},
     "direct": {"stores.s.object.cache.size": "0"},

@@ -1,21 +1,14 @@
 """Large values, watched objects, clean starts, and RocksDB's own choices."""
 
 import pytest
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy.errors import StoreError, StoreRefused
 from samzapy.testing import open_store
 
 
 def job(**keys):
-    below = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "json", "changelog": "memory.s-log"}
-    below |= {name.replace("_", "."): value for name, value in keys.items()}
-    return {
-        "job.name": "layers",
-        "task.class": "some.module:Task",
-        "task.inputs": "memory.in",
-        "systems.memory.samza.factory": "memory",
-        **{f"stores.s.{key}": value for key, value in below.items()},
-    }
+    return store_job(LOGGED | {name.replace("_", "."): value for name, value in keys.items()})
 
 
 LIMIT = {"changelog_max_message_size_bytes": "10"}

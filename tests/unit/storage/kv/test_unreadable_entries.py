@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 import pytest
-from rigs.store_rig import TickingClock
+from rigs.store_rig import LOGGED, TickingClock, store_job
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -39,14 +39,7 @@ def changelog(changelogs):
 
 
 def job(**keys):
-    below = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "json", "changelog": "memory.s-log", **keys}
-    return {
-        "job.name": "unreadable",
-        "task.class": "some.module:Task",
-        "task.inputs": "memory.in",
-        "systems.memory.samza.factory": "memory",
-        **{f"stores.s.{key}": value for key, value in below.items()},
-    }
+    return store_job(LOGGED | keys)
 
 
 def append(changelogs, *entries):

@@ -4,6 +4,7 @@ meanwhile."""
 import json
 
 import pytest
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy.api.system import SystemSettings
 from samzapy.storage.backup.folder import BackupFolder
@@ -13,17 +14,7 @@ from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 
 DAY_MS = 86_400_000
-JOB = {
-    "job.name": "deletions",
-    "task.class": "some.module:Task",
-    "task.inputs": "k.in",
-    "systems.k.samza.factory": "memory",
-    "stores.s.factory": "rocksdb",
-    "stores.s.key.serde": "string",
-    "stores.s.msg.serde": "json",
-    "stores.s.changelog": "k.log",
-    "stores.s.changelog.delete.retention.ms": "60000",
-}
+JOB = store_job(LOGGED | {"changelog": "memory.log", "changelog.delete.retention.ms": "60000"})
 
 
 @pytest.fixture

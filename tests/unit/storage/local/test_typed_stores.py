@@ -5,22 +5,14 @@ from __future__ import annotations
 
 import pytest
 from jobs.typed_views import Place, Visits, VisitsSince
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy.api.system import SystemSettings
 from samzapy.errors import ConfigError
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 
-JOB = {
-    "job.name": "typed",
-    "task.class": "some.module:Task",
-    "task.inputs": "k.in",
-    "systems.k.samza.factory": "memory",
-    "stores.s.factory": "rocksdb",
-    "stores.s.key.serde": "string",
-    "stores.s.msg.serde": "json",
-    "stores.s.changelog": "k.log",
-}
+JOB = store_job(LOGGED)
 VISITS = {"stores.s.msg.type": "jobs.typed_views:Visits"}
 SINCE = {"stores.s.msg.type": "jobs.typed_views:VisitsSince"}
 NAMED = {"stores.s.msg.type": "jobs.typed_views:NamedVisits"}

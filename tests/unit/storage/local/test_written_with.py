@@ -1,6 +1,7 @@
 """Entries are read with the serdes they were written with."""
 
 import pytest
+from rigs.store_rig import LOGGED, store_job
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.serde import Serde
@@ -16,16 +17,7 @@ from samzapy.storage.spec import check_checkpoints, store_specs
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import open_store
 
-JOB = {
-    "job.name": "written",
-    "task.class": "some.module:Task",
-    "task.inputs": "k.in",
-    "systems.k.samza.factory": "memory",
-    "stores.s.factory": "rocksdb",
-    "stores.s.key.serde": "string",
-    "stores.s.msg.serde": "long",
-    "stores.s.changelog": "k.log",
-}
+JOB = store_job(LOGGED | {"msg.serde": "long"})
 
 
 @pytest.fixture
@@ -69,7 +61,7 @@ def test_the_marker_says_what_the_entries_are_written_with_whatever_the_job_file
 
 def test_a_checkpoint_names_every_store_whose_serdes_differ_once():
     keys = {
-        key.replace("stores.s.", f"stores.{name}."): value.replace("k.log", f"k.{name}")
+        key.replace("stores.s.", f"stores.{name}."): value.replace("memory.s-log", f"memory.{name}")
         for key, value in JOB.items()
         for name in ("s", "t", "u")
     }
