@@ -33,12 +33,12 @@ from samzapy.checkpoint.records import (
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig
+from samzapy.container.outputs.producers import StateTransactions, transactional_id
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, RestoreError
 from samzapy.job.model import JobModel
-from samzapy.job.transactions import StateTransactions, transactional_id
 from samzapy.strict_json import Time, convert
 from samzapy.system.clients import SystemClients
 

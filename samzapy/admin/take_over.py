@@ -45,7 +45,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.task import Guarantee
-from samzapy.container.outputs.producers import fence
+from samzapy.container.outputs.producers import StateTransactions, fence, refused, state_transactions, transactional_id
 from samzapy.container.supervision.job_records import open_job, this_run
 from samzapy.errors import (
     ConfigError,
@@ -56,7 +56,6 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.job.model import JobModel
-from samzapy.job.transactions import StateTransactions, refused, state_transactions, transactional_id
 from samzapy.storage.changelog.topic import STALL_S, Tail, first_records, foreign_records
 from samzapy.system.clients import SystemClients, has_transactions
 

@@ -17,10 +17,10 @@ from samzapy.api.task import AnyTask
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
+from samzapy.container.outputs.producers import StateTransactions, state_transactions
 from samzapy.container.side_inputs import load_processors
 from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, noted
-from samzapy.job.transactions import StateTransactions, state_transactions
 from samzapy.plugins import import_also_from
 from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
 from samzapy.storage.spec import StoreSpec, store_specs

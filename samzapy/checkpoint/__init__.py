@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, RecordHistory
-from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.api.system import StreamSpec, SystemProducer
 from samzapy.checkpoint.files import FileCheckpointManager
-from samzapy.checkpoint.topic import SamzaRecords, TopicCheckpointManager
+from samzapy.checkpoint.topic import Clients, TopicCheckpointManager
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig, checkpoint_topic
 from samzapy.errors import ConfigError, ConfigProblem
@@ -39,22 +39,6 @@ class NoCheckpointManager(CheckpointManager):
         """Nothing is held open."""
 
 
-class Clients(Protocol):
-    """The clients of the job's systems that a manager may use; each is made when first asked for."""
-
-    def admin(self, system: str) -> SystemAdmin:
-        """The admin of a system."""
-        ...
-
-    def consumer(self, system: str) -> SystemConsumer:
-        """A new consumer of a system."""
-        ...
-
-    def producer(self, system: str) -> SystemProducer:
-        """The producer of a system."""
-        ...
-
-
 class CheckpointManagerFactory(ABC):
     """Makes the checkpoint manager of a job; `task.checkpoint.factory` names it."""
 
@@ -79,14 +63,8 @@ class TopicCheckpointManagerFactory(CheckpointManagerFactory):
         settings = {name: defaults.get(name, value) for name, value in _TOPIC_DEFAULTS.items()}
         settings["cleanup.policy"] = "compact"
         spec = StreamSpec(checkpoint_topic(job.name, job.id), 1, settings, checkpoint.replication_factor)
-        return TopicCheckpointManager(
-            system,
-            spec,
-            lambda: clients.admin(system),
-            lambda: clients.consumer(system),
-            lambda: clients.producer(system),
-            samza_records=SamzaRecords(job.grouper, write=checkpoint.samza_records),
-        )
+        write_samza = checkpoint.samza_records
+        return TopicCheckpointManager(system, spec, clients, grouper=job.grouper, write_samza=write_samza)
 
 
 class FileCheckpointManagerFactory(CheckpointManagerFactory):

@@ -17,15 +17,14 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TypeVar
 
 import msgspec
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
-from samzapy.checkpoint import Clients
-from samzapy.checkpoint.topic import read_to
+from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec
+from samzapy.checkpoint.topic import Clients, read_to
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig, state_checkpoint_topic
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
@@ -56,17 +55,14 @@ class TopicCheckpointStore:
         system: str,
         spec: StreamSpec,
         task: str,
-        admin: Callable[[], SystemAdmin],
-        consumer: Callable[[], SystemConsumer],
-        producer: Callable[[], SystemProducer],
+        clients: Clients,
         *,
         job: tuple[str, str],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Clients are made when first needed; the topic is created by `spec` if it does not exist. `job`: name and
-        id."""
+        """The topic is created by `spec` if it does not exist. `job`: name and id."""
         self._system, self._spec, self._task, self._job = system, spec, task, job
-        self._admin, self._consumer, self._producer = admin, consumer, producer
+        self._clients = clients
         self._clock = clock
         self._ssp: SystemStreamPartition | None = None
         self._values: dict[int, dict[_Part, bytes]] = {}
@@ -80,7 +76,7 @@ class TopicCheckpointStore:
         parts: dict[_Part, bytes] = {(write, n): value[at : at + PART_BYTES] for n, at in enumerate(cuts)}
         head = {"write": write, "parts": len(cuts), "crc32": zlib.crc32(value), "job": self._job}
         parts[_HEAD] = json.dumps(head).encode()
-        producer = self._producer()
+        producer = self._clients.producer(self._system)
         producer.send([self._record(ssp, time_ms, part, each) for part, each in parts.items()])
         producer.flush()
         stale = self._parts.get(time_ms, set()) - parts.keys()
@@ -117,7 +113,7 @@ class TopicCheckpointStore:
             self._values.pop(time_ms, None)
             # The head goes first: without it the parts do not form a state.
             parts = sorted(self._parts.pop(time_ms, ()), key=lambda part: part is not _HEAD)
-            self._producer().send([self._record(ssp, time_ms, part, None) for part in parts])
+            self._clients.producer(self._system).send([self._record(ssp, time_ms, part, None) for part in parts])
 
     def place(self, time_ms: int) -> str:
         """The topic's partition, and the key."""
@@ -125,7 +121,7 @@ class TopicCheckpointStore:
 
     def _open(self) -> SystemStreamPartition:
         if self._ssp is None:
-            admin = self._admin()
+            admin = self._clients.admin(self._system)
             admin.create(self._spec)
             topic = admin.describe(self._spec.stream)
             if topic is None:
@@ -141,8 +137,8 @@ class TopicCheckpointStore:
         return self._ssp
 
     def _read(self, ssp: SystemStreamPartition) -> None:
-        bound = self._admin().offsets([ssp])[ssp]
-        consumer = self._consumer()
+        bound = self._clients.admin(self._system).offsets([ssp])[ssp]
+        consumer = self._clients.consumer(self._system)
         consumer.start({ssp: bound.oldest})
         try:
             read_to(consumer, ssp, bound.upcoming, self._take, self._clock, self.patience_s, _POLL_RECORDS)
@@ -217,12 +213,4 @@ def state_checkpoints(job: JobConfig, task_name: str, clients: Clients) -> Topic
         raise ConfigError([ConfigProblem("task.checkpoint.system", None, message)])
     name = state_checkpoint_topic(job.name, job.id)
     spec = StreamSpec(name, _PARTITIONS, {"cleanup.policy": "compact"}, job.state_checkpoint.replication_factor)
-    return TopicCheckpointStore(
-        system,
-        spec,
-        task_name,
-        lambda: clients.admin(system),
-        lambda: clients.consumer(system),
-        lambda: clients.producer(system),
-        job=(job.name, job.id),
-    )
+    return TopicCheckpointStore(system, spec, task_name, clients, job=(job.name, job.id))

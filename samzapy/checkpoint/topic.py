@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, RecordHistory
 from samzapy.api.stream import SystemStreamPartition
@@ -19,15 +19,20 @@ _POLL_RECORDS = 5_000
 _POLL_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
-class SamzaRecords:
-    """How a job shares its topic with JVM Samza: records name its `grouper`; with `write` it writes Samza's, too."""
+class Clients(Protocol):
+    """The clients of the job's systems that a manager may use; each is made when first asked for."""
 
-    grouper: str = "partition"
-    write: bool = False
+    def admin(self, system: str) -> SystemAdmin:
+        """The admin of a system."""
+        ...
 
+    def consumer(self, system: str) -> SystemConsumer:
+        """A new consumer of a system."""
+        ...
 
-_UNSHARED = SamzaRecords()
+    def producer(self, system: str) -> SystemProducer:
+        """The producer of a system."""
+        ...
 
 
 def read_to(
@@ -64,21 +69,18 @@ class TopicCheckpointManager(CheckpointManager):
         self,
         system: str,
         spec: StreamSpec,
-        admin: Callable[[], SystemAdmin],
-        consumer: Callable[[], SystemConsumer],
-        producer: Callable[[], SystemProducer],
+        clients: Clients,
         *,
-        samza_records: SamzaRecords = _UNSHARED,
+        grouper: str = "partition",
+        write_samza: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Clients are made when first needed. Records of JVM Samza count like samzapy's: of each task the newer one
-        wins."""
+        """Records name the job's `grouper`. Records of JVM Samza count like samzapy's: of each task the newer one wins;
+        with `write_samza` the job writes both."""
         self._ssp = SystemStreamPartition(system, spec.stream, 0)
         self._spec = spec
-        self._admin = admin
-        self._new_consumer = consumer
-        self._producer = producer
-        self._samza = samza_records
+        self._clients = clients
+        self._grouper, self._write_samza = grouper, write_samza
         self._clock = clock
         self._reader: SystemConsumer | None = None
         #: Inside `one_pass`: everything before the beginning of the pass has been read.
@@ -89,6 +91,9 @@ class TopicCheckpointManager(CheckpointManager):
         #: By kind: the newest value; all owners; inside `change_record` what was written since the call began, too.
         self._records: dict[str, list[dict[str, Any]]] = {}
         self._changing = ""
+
+    def _admin(self) -> SystemAdmin:
+        return self._clients.admin(self._ssp.system)
 
     def start(self) -> None:
         admin = self._admin()
@@ -120,7 +125,7 @@ class TopicCheckpointManager(CheckpointManager):
     def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
         records = []
         for task, checkpoint in checkpoints.items():
-            if self._samza.write:
+            if self._write_samza:
                 # Samza's record comes first: of the two the later one is read again, and samzapy's holds more.
                 records.append(self._record(RecordKey(SAMZA_CHECKPOINT, task), codec.encode_samza(checkpoint)))
             records.append(self._record(RecordKey(CHECKPOINT, task), codec.encode(checkpoint)))
@@ -160,15 +165,15 @@ class TopicCheckpointManager(CheckpointManager):
             self._reader = None
 
     def _record(self, key: RecordKey, value: bytes) -> OutgoingRecord:
-        return OutgoingRecord(self._ssp.stream, encode_key(key, self._samza.grouper), value, 0)
+        return OutgoingRecord(self._ssp.stream, encode_key(key, self._grouper), value, 0)
 
     def _send(self, records: list[OutgoingRecord], producer: SystemProducer | None) -> None:
         if producer is not None:
             producer.send(records)
             return
-        producer = self._producer()
-        producer.send(records)
-        producer.flush()
+        own = self._clients.producer(self._ssp.system)
+        own.send(records)
+        own.flush()
 
     def _catch_up(self) -> None:
         """Read up to the present high watermark. Only committed records count, so an aborted tail moves the
@@ -197,7 +202,7 @@ class TopicCheckpointManager(CheckpointManager):
         self._checkpoints.clear()
         self._replaced.clear()
         self._records.clear()
-        self._reader = self._new_consumer()
+        self._reader = self._clients.consumer(self._ssp.system)
         self._reader.start({self._ssp: bound.oldest})
         return bound.upcoming
 
@@ -208,7 +213,7 @@ class TopicCheckpointManager(CheckpointManager):
     def _apply(self, batch: RecordBatch) -> None:
         for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
             where = f"{self._ssp}@{offset}"
-            known = decode_key(key, self._samza.grouper, where)
+            known = decode_key(key, self._grouper, where)
             if known is None:
                 continue
             kind, task = known

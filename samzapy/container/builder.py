@@ -22,21 +22,19 @@ from samzapy.container.inputs.decode import Decoder
 from samzapy.container.inputs.inputs import Inputs, container_inputs, heads_of
 from samzapy.container.inputs.starting_offsets import (
     StartingPositions,
-    TaskStart,
     committed_changelogs,
     of_inputs,
     own_changelog_ends,
 )
-from samzapy.container.outputs.producers import TaskProducers
+from samzapy.container.outputs.producers import TaskProducers, transactional_id
 from samzapy.container.run_loop import LoopControl, RunLoop
 from samzapy.container.side_inputs import SideInputs, fill_stores
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.container.tasks.task_builder import Plugins, TaskBuilder
-from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.container.tasks.task_instance import TaskInstance, TaskStart
 from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.job.transactions import transactional_id
 from samzapy.serializers import StreamSerdes
 from samzapy.storage.opening import StoreOpener, StoreOwner
 from samzapy.storage.task_stores import TaskStores
@@ -204,7 +202,7 @@ class ContainerBuilder:
             self.tasks.executor(should_stop),
             side=side,
             committer=committer,
-            control=LoopControl(should_stop, should_drain, self.heads, task.window_ms, task.commit_ms),
+            control=LoopControl(should_stop, should_drain, self._heads, task.window_ms, task.commit_ms),
             clock=self._clock,
         )
 
@@ -245,7 +243,7 @@ class ContainerBuilder:
             raw=self.tasks.raw,
         )
 
-    def heads(self) -> dict[SystemStreamPartition, int]:
+    def _heads(self) -> dict[SystemStreamPartition, int]:
         return heads_of(self.model.ssps, self._clients)
 
     def close(self) -> None:

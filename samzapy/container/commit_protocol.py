@@ -41,7 +41,7 @@ SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 
 
 class StepTimes:
-    """The time that each step takes, in the timers and histograms `commit.step.NAME`."""
+    """The time of a commit and of its steps, in the timers and histograms `commit.commit` and `commit.step.NAME`."""
 
     def __init__(self, metrics: MetricsRegistry, clock: Clock) -> None:
         self._metrics = metrics
@@ -53,9 +53,12 @@ class StepTimes:
 
     def end(self, step: str) -> None:
         now = self._clock.monotonic()
-        self._metrics.timer("commit", f"step.{step}").update(now - self._since)
-        self._metrics.histogram("commit", f"step.{step}", SECONDS).update(now - self._since)
+        self.update(f"step.{step}", now - self._since)
         self._since = now
+
+    def update(self, name: str, seconds: float) -> None:
+        self._metrics.timer("commit", name).update(seconds)
+        self._metrics.histogram("commit", name, SECONDS).update(seconds)
 
 
 class StateWriter:
@@ -166,8 +169,6 @@ class CommitProtocol:
         self._outputs_inside = outputs_inside
         self._epochs = epochs
         self._commits = metrics.counter("commit", "commits")
-        self._commit_time = metrics.timer("commit", "commit")
-        self._commit_times = metrics.histogram("commit", "commit", SECONDS)
         self._steps = StepTimes(metrics, clock)
         self.count = 0
         #: By task, the positions of its last checkpoint.
@@ -187,18 +188,13 @@ class CommitProtocol:
             self._must_own()
             started = self._clock.monotonic()
             self._run(due)
-            took = self._clock.monotonic() - started
-            self._commit_time.update(took)
-            self._commit_times.update(took)
+            self._steps.update("commit", self._clock.monotonic() - started)
         for task in tasks:
             task.keep_checkpoint()
 
     def leave_out(self, why: str) -> None:
         logger.warning("A commit is left out: %s", why)
         self._metrics.counter("commit", "commits-skipped").inc()
-
-    def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
-        """Called before a poll is processed: `ends` are the offsets after its last messages."""
 
     def finish(self, tasks: Sequence[TaskInstance]) -> None:
         self.commit(tasks, force=True)
@@ -207,10 +203,13 @@ class CommitProtocol:
         state, steps = self._state, self._steps
         steps.begin()
         # 1  input offsets
-        offsets = self._take_offsets(tasks)
+        offsets = {task.name: task.committable() for task in tasks}
+        reach("commit.1")
         steps.end("offsets")
         # 2  object caches -> uncommitted stores
-        self._serialize(tasks)
+        for task in tasks:
+            task.serialize()
+        reach("commit.2")
         steps.end("serialize")
         # 3  outputs
         self._outputs(tasks, offsets)
@@ -234,22 +233,15 @@ class CommitProtocol:
         steps.end("stores")
         # 7  count it
         self.committed.update({name: checkpoint.input_offsets for name, checkpoint in checkpoints.items()})
-        self._count(tasks)
+        for task in tasks:
+            task.committed(self._metrics)
+        self.count += 1
+        self._commits.inc()
+        reach("commit.7")
 
     def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:
         """The input offsets for the checkpoints, when `offsets` are processed."""
         return offsets
-
-    def _take_offsets(self, tasks: Sequence[TaskInstance]) -> Positions:
-        offsets = {task.name: task.committable() for task in tasks}
-        reach("commit.1")
-        return offsets
-
-    @staticmethod
-    def _serialize(tasks: Sequence[TaskInstance]) -> None:
-        for task in tasks:
-            task.serialize()
-        reach("commit.2")
 
     def _outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
         """Wait for the acks of the tasks' outputs, except for outputs inside the transaction, which waits for them
@@ -276,13 +268,6 @@ class CommitProtocol:
             task.name: task.checkpoint(positions[task.name], epoch, now, atomic=atomic, read_in=read_in)
             for task in tasks
         }
-
-    def _count(self, tasks: Sequence[TaskInstance]) -> None:
-        for task in tasks:
-            task.committed(self._metrics)
-        self.count += 1
-        self._commits.inc()
-        reach("commit.7")
 
 
 class AtMostOnce(CommitProtocol):
@@ -316,7 +301,8 @@ class AtMostOnce(CommitProtocol):
         self._looked_at = float("-inf")
         self._ahead: dict[str, dict[SystemStreamPartition, int]] = {}
 
-    def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
+    def write_ahead(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
+        """Called before a poll is processed: `ends` are the offsets after its last messages."""
         polled = [task for task in tasks if any(ssp in task.offsets for ssp in ends)]
         for task in polled:
             self._ahead[task.name] = {

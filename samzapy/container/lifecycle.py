@@ -300,13 +300,13 @@ class Container:
         epochs: dict[SystemStreamPartition, int] = {}
         ids: dict[SystemStream, str] = {}
         for task in self._tasks:
-            ids.update(task.noted.input_ids)
+            ids.update(task.start.input_ids)
             for ssp, offset in task.offsets.items():
                 if offset <= first.get(ssp, offset):
                     first[ssp] = offset
                     epochs.pop(ssp, None)
-                    if ssp in task.noted.leader_epochs:
-                        epochs[ssp] = task.noted.leader_epochs[ssp]
+                    if ssp in task.start.leader_epochs:
+                        epochs[ssp] = task.start.leader_epochs[ssp]
         inputs.start(first, ids, epochs)
 
     def _on_restore(self, name: str, done: int, total: int) -> None:
@@ -320,7 +320,7 @@ class Container:
         tasks, restoring = list(self._tasks), dict(self._restoring)
         processed, commits = sum(task.processed for task in tasks), self.commits
         done = (processed, commits, tuple(restoring.values()))
-        watch, failure = self._watch, self._builder.tasks.last_failure.failure
+        watch, failure = self._watch, self._builder.tasks.last_failure
         facts = NO_FACTS if watch is None else watch.facts(phase, done, failure)
         return ContainerReport(
             container_id=self._builder.model.id,

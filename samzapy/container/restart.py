@@ -36,17 +36,19 @@ from functools import partial
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.error_policy import ErrorPolicy, Stage
+from samzapy.config.error_policy import Stage
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
+from samzapy.config.task import TaskConfig
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.errors.user_failures import user_failure
 from samzapy.container.lifecycle import Container
+from samzapy.container.outputs.producers import StateTransactions, state_transactions, weakened_state
 from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.outage import Outage
-from samzapy.container.supervision.watch import OWN_PROCESS, ContainerProcess, ContainerWatch, Reporting
+from samzapy.container.supervision.watch import OWN_PROCESS, ContainerProcess, ContainerWatch, Reporting, ignore_stall
 from samzapy.container.supervision.worker_process import ProcessUsage, provide_descriptors
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
@@ -66,7 +68,6 @@ from samzapy.errors import (
 from samzapy.failpoints import arm_from_environment
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.job.model import ContainerModel
-from samzapy.job.transactions import StateTransactions, state_transactions, weakened_state
 from samzapy.metrics import Registry, SnapshotHeader
 from samzapy.queries.committed import CommittedStores
 from samzapy.serializers import task_serdes
@@ -92,22 +93,20 @@ class RestartingContainer:
         build: Callable[[], Container],
         lease: ContainerLease,
         ownership: Ownership,
-        produce: ErrorPolicy | None = None,
-        beside: Sequence[AbstractContextManager[object]] = (),
-        transaction_timeout_ms: int = 60_000,
-        clock: Clock = SYSTEM_CLOCK,
-        ask: Callable[[], object] = lambda: None,
+        task: TaskConfig,
+        around: Sequence[AbstractContextManager[object]],
+        clock: Clock,
+        ask: Callable[[], object],
     ) -> None:
-        """`produce`: the number of repetitions of a failed send, which repeats all work since the last commit.
-        `beside`: entered while containers run. `transaction_timeout_ms`: for the warning about longer transactions.
-        `ask`: as of `Outage`."""
-        self._beside = beside
+        """`task`: for the repetitions of a failed send, which repeat all work since the last commit, and for the
+        warning about long transactions. `around`: entered while containers run. `ask`: as of `Outage`."""
+        self._around = around
         self._build = build
         self._ownership = ownership
         self._clock = clock
-        self._transaction_timeout_ms = transaction_timeout_ms
+        self._transaction_timeout_ms = task.transaction_timeout_ms
         self._lease = lease
-        self._asked_for = tuple(produce.pauses_s()) if produce else ()
+        self._asked_for = tuple(task.errors.policies[Stage.PRODUCE].pauses_s())
         self._current: Container | None = None
         self._stopped = threading.Event()
         self._resumes = lease.resumes
@@ -125,7 +124,7 @@ class RestartingContainer:
         container. The log has the traceback of a failure of the user's code."""
         try:
             with ExitStack() as entered:
-                for each in self._beside:
+                for each in self._around:
                     entered.enter_context(each)
                 return self._run()
         except SamzapyError as failure:
@@ -290,29 +289,26 @@ def build_container(
     new_clients = partial(job_clients, config, f"{model.id}-metrics")
     tasks = frozenset(task.name for task in model.tasks)
     reporting = Reporting(config.metrics_reporters, header, tasks, metrics, new_clients, clock)
-    beside = reporting, watch, process.serve_port(config, model, lease, metrics, stores)
     return RestartingContainer(
         build=build,
         lease=lease,
         ownership=ownership,
-        produce=config.task.errors.policies[Stage.PRODUCE],
-        beside=beside,
-        transaction_timeout_ms=config.task.transaction_timeout_ms,
+        task=config.task,
+        around=(reporting, watch, process.serve_port(config, model, lease, metrics, stores)),
         clock=clock,
         ask=partial(_ask, config, model),
     )
-
-
-def _ask(config: JobConfig, model: ContainerModel) -> None:
-    """Ask for the ends of the container's inputs: their leaders answer, and no controller is needed."""
-    with closing(job_clients(config, f"{model.id}-waiting")) as clients:
-        clients.ends(model.ssps)
 
 
 def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: ContainerProcess) -> ContainerWatch:
     wanted = config.supervision
     group = config.job_name if wanted.mirror else ""
     lag = LagWatch(model.ssps, partial(job_clients, config, f"{model.id}-lag"), clock, group=group)
-    if not wanted.stall_fails:
-        process = ContainerProcess(process.lines)
-    return ContainerWatch(lag, clock, wanted.stall_ms / 1000, process)
+    on_stalled = process.on_stalled if wanted.stall_fails else ignore_stall
+    return ContainerWatch(lag, clock, wanted.stall_ms / 1000, process.lines, on_stalled)
+
+
+def _ask(config: JobConfig, model: ContainerModel) -> None:
+    """Ask for the ends of the container's inputs: their leaders answer, and no controller is needed."""
+    with closing(job_clients(config, f"{model.id}-waiting")) as clients:
+        clients.ends(model.ssps)

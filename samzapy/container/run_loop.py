@@ -25,7 +25,8 @@ from typing import NamedTuple
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock, Schedule
-from samzapy.container.commit_protocol import CommitProtocol
+from samzapy.container.commit_protocol import AtMostOnce, CommitProtocol
+from samzapy.container.event_time.clock import TaskTimers
 from samzapy.container.event_time.control_messages import SentControl
 from samzapy.container.inputs.inputs import NOTHING, Inputs, Polled, Run
 from samzapy.container.side_inputs import SideInputs
@@ -149,7 +150,7 @@ class RunLoop:
         #: The partitions of each task that have not ended.
         self._open: dict[str, set[SystemStreamPartition]] = {task.name: set(task.offsets) for task in tasks}
         self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]
-        self._timed = [task for task in tasks if task.timers.can_fire or task.event_clock.intermediate]
+        self._timed = [task for task in tasks if task.timers or task.event_clock.intermediate]
         self._window = Schedule(control.window_ms if self._windowed else 0, now)
         self._commit = Schedule(control.commit_ms, now)
         self._idle = Schedule(min((task.event_clock.check_ms for task in tasks), default=0), now)
@@ -179,7 +180,7 @@ class RunLoop:
     def run(self) -> None:
         """Process until the end. The caller makes the final commit."""
         self._end_partitions()
-        while not self._stop_requested():
+        while not (self.stopping or self._should_stop()):
             self.turn()
         self.wind_down()
 
@@ -207,7 +208,8 @@ class RunLoop:
         """The monotonic time of the next window, commit, wall-clock timer or gathered batch; infinity for never."""
         due_at = min(self._window.due_at, self._commit.due_at, self._executor.load.due_at)
         for task in self._timed:
-            due_at = min(due_at, self._clock.monotonic() + task.timers.wait_s())
+            if task.timers is not None:
+                due_at = min(due_at, self._clock.monotonic() + task.timers.wait_s())
         return due_at
 
     def window(self) -> None:
@@ -237,9 +239,6 @@ class RunLoop:
         """Request an update of `caught_up` for the next time there is nothing to process; from any thread."""
         self._positions_wanted = True
 
-    def _stop_requested(self) -> bool:
-        return self.stopping or self._should_stop()
-
     def _settle(self, quiet: Quiet, task: TaskInstance | None = None) -> str:
         return self._executor.settle(quiet, task, stopping=self.stopping)
 
@@ -250,7 +249,8 @@ class RunLoop:
         if load.full:
             return NOTHING
         self._inputs.hold(load.held)
-        polled = self._inputs.poll(min(self._wait_s(), longest_wait_s) if load.idle else 0.0)
+        until_due_s = max(self.due_at - self._clock.monotonic(), 0.0)
+        polled = self._inputs.poll(min(until_due_s, longest_wait_s) if load.idle else 0.0)
         if polled.full:
             self._silent_until = self._room_at
         else:
@@ -258,16 +258,13 @@ class RunLoop:
             self._silent_until = self._room_at if polled.ends else inf
         if polled.ends:
             self._polled.update(polled.ends)
-            self._committer.before(self._tasks, polled.ends)
+            if isinstance(self._committer, AtMostOnce):
+                self._committer.write_ahead(self._tasks, polled.ends)
         elif self._positions_wanted and load.idle and load.due_at == inf:
             self._positions_wanted = False
             self.caught_up = {ssp: self._inputs.position(ssp) for ssp in self._readers}
         self._ending |= self._inputs.take_ended()
         return polled
-
-    def _wait_s(self) -> float:
-        """The seconds that the loop may wait without a check of the clock."""
-        return min(max(self.due_at - self._clock.monotonic(), 0.0), MAX_WAIT_S)
 
     def _deliveries(self, polled: Polled) -> Iterator[Delivery]:
         """The messages of a poll for each task that reads their partition, decoded as they are taken."""
@@ -350,21 +347,22 @@ class RunLoop:
             self._settle(Quiet.CHANGE, task)
             task.on_clock()
             self._after_call(task)
-        self._fire_timers(task)
+        if task.timers is not None:
+            self._fire_timers(task, task.timers)
         # A stop leaves the watermark to the next start, which fires the remaining timers before it.
         if not self.stopping and (time_ms := task.event_clock.take_watermark()) is not None:
             self._settle(Quiet.CHANGE, task)
             task.watermark(time_ms)
             self._after_call(task)
 
-    def _fire_timers(self, task: TaskInstance) -> None:
+    def _fire_timers(self, task: TaskInstance, timers: TaskTimers) -> None:
         """Fire the due timers in order of time, including timers that become due meanwhile."""
-        if not task.timers.is_due():
+        if not timers.is_due():
             return
         self._settle(Quiet.CALL, task)
-        while not self.stopping and task.timers.is_due():
+        while not self.stopping and timers.is_due():
             fired = 0
-            for timer in task.timers.take_due():
+            for timer in timers.take_due():
                 fired += 1
                 task.fire(timer)
                 if task.requests.pending:

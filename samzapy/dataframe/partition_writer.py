@@ -24,11 +24,11 @@ from samzapy.api.system import (
 )
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.container.outputs.producers import transactional_id
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.dataframe.columns import written
 from samzapy.dataframe.reading import PURPOSE, ChangelogPart, JobTasks, TravellingJob, chunks
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreRefused
-from samzapy.job.transactions import transactional_id
 from samzapy.serializers import encode_failure, serde_registry
 from samzapy.storage.inspection import Selection, store_of
 from samzapy.storage.kv.expiring import put_time, unstamped

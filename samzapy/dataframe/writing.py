@@ -36,7 +36,7 @@ from samzapy.checkpoint.records import (
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.outputs.producers import fence
+from samzapy.container.outputs.producers import fence, state_transactions
 from samzapy.container.supervision.job_records import Ownership, open_job
 from samzapy.dataframe.partition_writer import (
     FrameColumns,
@@ -61,7 +61,6 @@ from samzapy.dataframe.reading import (
 )
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
 from samzapy.job.planner import changelog_partition_count, to_json
-from samzapy.job.transactions import state_transactions
 from samzapy.runner.spark.sources import spark_context
 from samzapy.storage.changelog.topic import (
     changelog_of,

@@ -281,7 +281,7 @@ class Replay:
             work()
             if commit:
                 self._loop.commit()
-            failure = self._builder.tasks.last_failure.failure
+            failure = self._builder.tasks.last_failure
         except SamzapyError as error:
             self.failure, failure, ended = error, user_failure(error), True
             self._watch.ended(error)

@@ -28,7 +28,7 @@ from samzapy.config.reading.keys import keys_of
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.systems import LOG, new_stream
 from samzapy.config.task import AsyncConfig
-from samzapy.container.outputs.producers import check_transaction_timeout
+from samzapy.container.outputs.producers import check_transaction_timeout, transactional_id, weakened_state
 from samzapy.container.supervision.job_records import HandoverRequest, open_job, this_run
 from samzapy.container.tasks.task_class import never_called
 from samzapy.coordinator.clocks import KeptClocks
@@ -51,7 +51,6 @@ from samzapy.job.planner import (
     to_json,
     without_idle_standbys,
 )
-from samzapy.job.transactions import transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob, StartableJob
 from samzapy.runner.handover import Handover
 from samzapy.storage.changelog.topic import changelog_spec, check_described, vanished

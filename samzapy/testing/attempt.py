@@ -16,6 +16,7 @@ from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.lifecycle import Container
+from samzapy.container.outputs.producers import state_transactions
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.tasks.in_flight import EventLoop
@@ -26,7 +27,6 @@ from samzapy.errors import UnknownStream
 from samzapy.failpoints import FailPointReached
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.job.model import ContainerModel
-from samzapy.job.transactions import state_transactions
 from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.serializers import task_serdes

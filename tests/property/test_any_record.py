@@ -267,7 +267,7 @@ class Parts(TopicCheckpointStore):
     """The states of a task, of records at hand."""
 
     def __init__(self, records):
-        super().__init__("mem", None, "t", None, None, None, job=("j", "1"))
+        super().__init__("mem", None, "t", None, job=("j", "1"))
         keys, values = zip(*records, strict=True)
         self._take(RecordBatch(SSP, range(len(keys)), keys, values, [0] * len(keys)))
         self._refuse_another_job(SSP)

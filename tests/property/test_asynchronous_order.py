@@ -11,7 +11,7 @@ from samzapy import AsyncStreamTask, IncomingMessageEnvelope, OutgoingMessageEnv
 from samzapy import SystemStreamPartition as Ssp
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.config.task import AsyncConfig
-from samzapy.container.errors.recovery import LastFailure, Recovery, TolerantCollector, UndoJournal
+from samzapy.container.errors.recovery import Recovery, TolerantCollector, UndoJournal
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Outbox
@@ -19,7 +19,7 @@ from samzapy.container.outputs.output_ids import OutputIds
 from samzapy.container.run_loop import Quiet
 from samzapy.container.tasks.asynchronous import AsyncMessages
 from samzapy.container.tasks.in_flight import EventLoop
-from samzapy.container.tasks.task_instance import TaskInstance, UserSide
+from samzapy.container.tasks.task_instance import TaskInstance, TaskStart, UserSide
 from samzapy.errors import SerdeError
 from samzapy.metrics import Registry
 from samzapy.testing import ManualClock
@@ -79,11 +79,15 @@ class AsyncMachine:
         self.ids, self.concurrency, self.key_order = ids, concurrency, key_order
         self.clock = EVENTS.clock = ManualClock()
         self.outbox, metrics = Outbox(), Registry()
-        recovery = Recovery("Partition 0", ERRORS, metrics, lambda _: None, self.clock, None, LastFailure())
+        recovery = Recovery("Partition 0", ERRORS, metrics, lambda _: None, self.clock, None, lambda _: None)
         collector = TolerantCollector(serdes, lambda _: None, lambda *_: [], self.outbox, recovery)
         offsets = dict.fromkeys(PARTITIONS, 0)
         self.task = TaskInstance(
-            "Partition 0", UserSide(CallbackTask(self), collector), None, offsets, EventClock(offsets, self.clock)
+            "Partition 0",
+            UserSide(CallbackTask(self), collector),
+            None,
+            TaskStart(offsets),
+            EventClock(offsets, self.clock),
         )
         self.messages = AsyncMessages(
             self.task,

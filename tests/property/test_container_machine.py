@@ -20,10 +20,10 @@ from samzapy.admin.positions import write_startpoints
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.api.task import WatermarkListenerTask
 from samzapy.container.event_time.control_messages import SentControl, encode
+from samzapy.container.outputs.producers import transactional_id
 from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.job.model import ContainerModel
-from samzapy.job.transactions import transactional_id
 from samzapy.runner.prepare import prepare
 from samzapy.system.local.streams import take_over
 from samzapy.system.memory import memory_log

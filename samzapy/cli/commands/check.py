@@ -32,9 +32,9 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool)
     """
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
+    from samzapy.container.outputs.producers import weakened_state
     from samzapy.container.tasks.task_class import never_called
     from samzapy.job.planner import without_idle_standbys
-    from samzapy.job.transactions import weakened_state
     from samzapy.runner.spark.master import check_reach, checked_master, with_sparks_defaults
     from samzapy.system.clients import load_factory
 

@@ -18,13 +18,11 @@ from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.errors.recovery import (
-    Recovery,
     RetryInterrupted,
     TolerantCollector,
     UndoJournal,
     is_about_its_message,
 )
-from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark
 from samzapy.container.tasks.synchronous import Process, ProcessBatch, Processing, as_batch
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -105,23 +103,6 @@ class TolerantProcessing(Processing):
         self._collector.back_to(gathered)
         self._task.sinks.forget(envelope)
         self._journal.undo()
-
-
-class UndecodableProcessing(Processing):
-    """Applies the policy to a message that does not decode. All others go to `processing`."""
-
-    def __init__(self, task: TaskInstance, processing: Processing, recovery: Recovery) -> None:
-        self._task = task
-        self._processing = processing
-        self._recovery = recovery
-
-    def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
-        if type(envelopes) is not Undecodable:
-            return self._processing.process(ssp, envelopes)
-        self._task.touched = True
-        self._recovery.pass_over(envelopes)
-        self._task.offsets[ssp] = envelopes[0].offset + 1
-        return 1
 
 
 #: The start of a batch's outputs, and of its rows in each sink.

@@ -52,13 +52,6 @@ def is_about_its_message(failure: BaseException) -> TypeGuard[Exception]:
     return isinstance(failure, Exception)
 
 
-class LastFailure:
-    """The last failure of a container's messages that a policy has handled, as shown to people."""
-
-    def __init__(self) -> None:
-        self.failure: UserFailure | None = None
-
-
 class Recovery:
     """Deals with the failures of one task. `input` is the message at hand, None outside of `process`.
 
@@ -74,13 +67,14 @@ class Recovery:
         pause: Callable[[float], None],
         clock: Clock,
         letters: DeadLetters | None,
-        last: LastFailure,
+        on_handled: Callable[[UserFailure], object],
     ) -> None:
+        """`on_handled` gets the failures that a policy has handled, as shown to people."""
         self._task_name = task_name
         self._errors = errors
         self._pause = pause
         self.clock = clock
-        self._last = last
+        self._on_handled = on_handled
         self._letters = letters
         self._counts = {
             (stage, what): metrics.counter("errors", f"{stage.value}.{what}")
@@ -173,7 +167,7 @@ class Recovery:
             exc_info=failure,
         )
         span = self.input and (str(self.input.ssp), self.input.offset, self.input.offset)
-        self._last.failure = failure_of(failure, self._task_name, where, span)
+        self._on_handled(failure_of(failure, self._task_name, where, span))
 
 
 class RetryInterrupted(SamzapyError):
@@ -241,8 +235,7 @@ class TolerantCollector(BufferingCollector):
         if self._several:
             self._undecided = True
             super()._refuse(envelope, cause)
-        error = SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {cause}")
-        error.__cause__ = cause
+        error = self._refusal(envelope, cause)
         if not self.recovery.give_up(Stage.SERIALIZE, error):
             raise error
 

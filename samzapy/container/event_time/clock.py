@@ -342,43 +342,7 @@ _AT_ONCE = 256
 
 
 class TaskTimers:
-    """The timers of one task; this one has none."""
-
-    #: Whether a look for due timers can find any.
-    can_fire = False
-
-    def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
-        """A run of messages of one partition comes next."""
-
-    def until_due(self, envelopes: Sequence[IncomingMessageEnvelope], first: int, last: int) -> int:
-        """The place in the run up to which messages from `first` on may be processed: behind the first message after
-        which an event timer may be due, else `last`. A timer set meanwhile, for a time within these messages,
-        interrupts them."""
-        return last
-
-    def is_due(self) -> bool:
-        return False
-
-    def wait_s(self) -> float:
-        """Seconds until a wall-clock timer may be due."""
-        return inf
-
-    def take_due(self) -> Iterator[Timer]:
-        """The due timers, in order of time within each clock, a few at a time. Each leaves the store before it is
-        yielded. A timer that is cancelled or set again meanwhile is left out."""
-        return iter(())
-
-    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
-        """Set the task's gauges."""
-
-
-NO_TIMERS = TaskTimers()
-
-
-class StoredTimers(TaskTimers):
     """The timers of one task, in its store. `fired` counts them."""
-
-    can_fire = True
 
     def __init__(
         self,
@@ -401,11 +365,15 @@ class StoredTimers(TaskTimers):
         self.fired = 0
 
     def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        """A run of messages of one partition comes next."""
         clock = self._event_clock
         self._times.clear()
         self._reach = self._not_before_now(min(clock.reach(ssp), clock.latest(ssp, envelopes)))
 
     def until_due(self, envelopes: Sequence[IncomingMessageEnvelope], first: int, last: int) -> int:
+        """The place in the run up to which messages from `first` on may be processed: behind the first message after
+        which an event timer may be due, else `last`. A timer set meanwhile, for a time within these messages,
+        interrupts them."""
         timers = self.timers
         timers.interrupt_until = self._reach
         if last - first < 2 or self._reach < timers.earliest(TimerClock.EVENT):
@@ -434,9 +402,12 @@ class StoredTimers(TaskTimers):
         return wall != NEVER and wall <= self._clock.wall_ms()
 
     def wait_s(self) -> float:
+        """Seconds until a wall-clock timer may be due."""
         return max(0.0, (self.timers.earliest(TimerClock.WALL) - self._clock.wall_ms()) / 1000)
 
     def take_due(self) -> Iterator[Timer]:
+        """The due timers, in order of time within each clock, a few at a time. Each leaves the store before it is
+        yielded. A timer that is cancelled or set again meanwhile is left out."""
         for clock, now in ((TimerClock.EVENT, self._event_clock.now), (TimerClock.WALL, self._clock.wall_ms())):
             if now is not None:
                 for timer in self.timers.fire(clock, now, _AT_ONCE):

@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from samzapy.api.batch import MessageBatch
@@ -27,36 +27,27 @@ def decode_column(
     """The objects of a column of bytes, None where it has a null; the column itself without a serde, or with a serde of
     bytes.
 
-    A record that does not decode gives None, and its exception goes to `failures`, by index. Each record is decoded
-    once. Nulls are left out beforehand unless the serde `refuses_null`: the answer of another serde would replace the
-    null. Raises EnvironmentFailure for a serde that cannot fetch its requirements: no record is at fault.
+    A record that does not decode gives None, and its exception goes to `failures`, by index. Nulls are left out
+    beforehand unless the serde `refuses_null`: the answer of another serde would replace the null. Raises
+    EnvironmentFailure for a serde that cannot fetch its requirements: no record is at fault.
     """
     if serde is None or serde.from_bytes is bytes:
         return column
     decode = serde.from_bytes
-    found: list[Any] = []
-    try:
-        if refuses_null or None not in column:
-            found.extend(map(decode, column))  # type: ignore[arg-type]  # keeps what came before an exception
-    except EnvironmentFailure:
-        raise
-    except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this record
-        _note(column, found, cause, failures)
-    while len(found) < len(column):
+    decoded: list[Any] = []
+    if refuses_null or None not in column:
+        with suppress(Exception):  # it comes again below, with its record
+            decoded.extend(map(decode, column))  # type: ignore[arg-type]  # keeps what came before an exception
+    for index in range(len(decoded), len(column)):
+        data = column[index]
         try:
-            for data in islice(column, len(found), None):
-                found.append(None if data is None else decode(data))  # noqa: PERF401  # to count them
+            decoded.append(None if data is None else decode(data))
         except EnvironmentFailure:
             raise
-        except Exception as cause:  # noqa: BLE001
-            _note(column, found, cause, failures)
-    return found
-
-
-def _note(column: Sequence[bytes | None], found: list[Any], cause: Exception, failures: dict[int, Exception]) -> None:
-    if column[len(found)] is not None:
-        failures[len(found)] = cause
-    found.append(None)
+        except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this record
+            failures[index] = cause
+            decoded.append(None)
+    return decoded
 
 
 class Undecodable(list[IncomingMessageEnvelope]):

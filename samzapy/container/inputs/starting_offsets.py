@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.context import MetricsRegistry
@@ -14,6 +14,7 @@ from samzapy.checkpoint.records import Startpoint, Target, pending, starting_off
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
 from samzapy.container.inputs.inputs import logs_of
+from samzapy.container.tasks.task_instance import TaskStart
 from samzapy.errors import ConfigError, OffsetOutOfRange, PositionVoid, SamzapyError
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.system.clients import SystemClients
@@ -22,23 +23,6 @@ logger = logging.getLogger(__name__)
 
 #: Starting offsets of one task.
 Offsets = dict[SystemStreamPartition, int]
-
-
-@dataclass(frozen=True)
-class TaskStart:
-    """The start of a task: its `offsets`, which become its live map, and its last checkpoint.
-
-    `followed`: the ids of the startpoints that its first commit completes; `pinned`: the partitions that start at one
-    of them. `input_ids`: the ids of its input streams. `leader_epochs`: of those offsets that are the committed ones; a
-    position that an operator has chosen holds for the log as it is.
-    """
-
-    offsets: Offsets
-    checkpoint: Checkpoint | None
-    followed: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
-    pinned: frozenset[SystemStreamPartition] = frozenset()
-    input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
-    leader_epochs: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
 
 
 class StartingPositions:

@@ -283,11 +283,13 @@ class BufferingCollector(MessageCollector):
                 raise SerdeError(f"{failure} (output {index} of a batch{cause})") from failure
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
-        if isinstance(cause, ChangedOutput):
-            raise SerdeError(f"{envelope.system_stream}: {cause}") from cause
-        raise SerdeError(
-            f"{envelope.system_stream}: cannot serialize {envelope!r}: {self._reason(envelope, cause)}"
-        ) from cause
+        raise self._refusal(envelope, cause)
+
+    def _refusal(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> SerdeError:
+        reason = f"cannot serialize {envelope!r}: {self._reason(envelope, cause)}"
+        error = SerdeError(f"{envelope.system_stream}: {cause if isinstance(cause, ChangedOutput) else reason}")
+        error.__cause__ = cause
+        return error
 
     def _reason(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> str:
         if isinstance(cause.__cause__, SerdeError):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeAlias, final
@@ -51,8 +51,8 @@ _PACE_S = 0.25
 _ACK_S, _LAST_S = 5.0, 10.0
 
 
-def _report(stall: Stall) -> None:
-    """The default of `on_stalled`: it is in the reports."""
+def ignore_stall(_: Stall) -> None:
+    """The default of `on_stalled`: the stall is in the reports."""
 
 
 #: Serves the HTTP port of a container, or standby, with these metrics and stores: a context.
@@ -79,7 +79,7 @@ class ContainerProcess:
     """
 
     lines: CarriedLines = field(default_factory=CarriedLines)
-    on_stalled: Callable[[Stall], None] = _report
+    on_stalled: Callable[[Stall], None] = ignore_stall
     on_lost: Callable[[str], None] = keep_running
     serve_port: ServePort = no_port
 
@@ -93,13 +93,20 @@ class ContainerWatch:
     """A context around containers that run one after the other; `facts` is for their reports, and may be called from
     any thread."""
 
-    def __init__(self, lag: LagWatch, clock: Clock, stall_s: float, process: ContainerProcess) -> None:
-        """`stall_s` 0: no stall is looked for. During an outage only stalls of the user's code are logged."""
+    def __init__(
+        self,
+        lag: LagWatch,
+        clock: Clock,
+        stall_s: float,
+        lines: CarriedLines,
+        on_stalled: Callable[[Stall], None] = ignore_stall,
+    ) -> None:
+        """`stall_s` 0: no check for stalls. During an outage only stalls of the user's code are logged. `on_stalled`:
+        as of `ContainerProcess`."""
         self._lag = lag
         self._clock = clock
         self._stall_s = stall_s
-        self._process = process
-        self._opened = ExitStack()
+        self._lines, self._on_stalled = lines, on_stalled
         self._thread_id = 0
         self._doing: tuple[str, object] | None = None
         self._progress: object = None
@@ -110,11 +117,11 @@ class ContainerWatch:
 
     def __enter__(self) -> ContainerWatch:
         self._thread_id = threading.get_ident()
-        self._opened.enter_context(self._lag)
+        self._lag.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._opened.close()
+        self._lag.__exit__(kind, error, tb)
 
     def follow(self, progress: Callable[[], Progress]) -> None:
         self._lag.follow(progress)
@@ -123,7 +130,7 @@ class ContainerWatch:
         """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them;
         `failure` is the last one of the user's code that did not end the attempt."""
         with self._one_at_a_time:
-            lines, left_out = self._process.lines.take()
+            lines, left_out = self._lines.take()
             stalled, of_user = self._stalled(phase, progress) if self._stall_s else (None, False)
             begun = stalled is not None and self._reported != stalled.reason
             self._reported = None if stalled is None else stalled.reason
@@ -131,7 +138,7 @@ class ContainerWatch:
             level = logging.DEBUG if self._lag.outages and not of_user else logging.WARNING
             logger.log(level, "stalled: %s%s", stalled, f"\n{stalled.stack}" if of_user else "")
             if of_user:
-                self._process.on_stalled(stalled)
+                self._on_stalled(stalled)
         if phase == "running":
             self._lag.outages.answered(CONTAINER)
         shown, self._shown = self._shown, failure or self._shown
@@ -147,9 +154,9 @@ class ContainerWatch:
         if self._progress != progress:
             self._progress, self._progress_since = progress, now
         seconds = now - self._since
-        silent = self._silent(now - self._progress_since)
-        if silent is not None:
-            return silent, False
+        silent_s = self._lag.silent_s
+        if silent_s >= self._stall_s and now - self._progress_since >= self._stall_s:
+            return Stall(self._lag.trouble, silent_s), False
         if seconds < self._stall_s or frame is None:
             return None, False
         if activity is None and phase == "running":
@@ -157,14 +164,6 @@ class ContainerWatch:
             return (Stall(f"waits for a transaction to end in {', '.join(held[:3])}", seconds) if held else None), False
         about = activity or Activity(f"{phase}, without progress", of_user=False)
         return Stall(about.doing, seconds, stack_as_text(frame)), about.of_user
-
-    def _silent(self, idle_s: float) -> Stall | None:
-        """The stall of a container that cannot see the ends of its inputs and has processed nothing for `idle_s`
-        seconds."""
-        silent_s = self._lag.silent_s
-        if silent_s >= self._stall_s and idle_s >= self._stall_s:
-            return Stall(self._lag.trouble, silent_s)
-        return None
 
 
 @final

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from samzapy.api.collector import ControlMessage, MessageCollector
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
@@ -37,8 +37,6 @@ logger = logging.getLogger(__name__)
 _OVERHEAD_BYTES = 200
 #: The time that cancelled coroutines get to clean up.
 _LONGEST_CANCELLATION_S = 5.0
-#: Types of values that cannot change.
-_IMMUTABLE = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 @dataclass(slots=True)
@@ -51,30 +49,12 @@ class Work:
     key: Hashable = None
 
 
-class ControlOutput(NamedTuple):
-    """A control message among the outputs."""
-
-    stream: SystemStream
-    message: ControlMessage
-
-
 def _as_it_is(value: Any) -> Any:
-    """The value, or a copy that later changes of it do not reach. A value that cannot be copied is returned itself."""
+    """A copy of the value that later changes of it do not reach. A value that cannot be copied is returned itself."""
     try:
-        return _copied(value)
+        return deepcopy(value)
     except Exception:  # noqa: BLE001  # a class may refuse in any way; its serde has the last word
         return value
-
-
-def _copied(value: Any) -> Any:
-    kind = type(value)
-    if kind in _IMMUTABLE:
-        return value
-    if kind is dict:
-        return {key: item if type(item) in _IMMUTABLE else _copied(item) for key, item in value.items()}
-    if kind is list:
-        return [item if type(item) in _IMMUTABLE else _copied(item) for item in value]
-    return deepcopy(value)
 
 
 class MessageOutputs(MessageCollector):
@@ -85,7 +65,7 @@ class MessageOutputs(MessageCollector):
 
     def __init__(self, position: str) -> None:
         self._position = position
-        self.gathered: list[OutgoingMessageEnvelope | ControlOutput] = []
+        self.gathered: list[OutgoingMessageEnvelope | tuple[SystemStream, ControlMessage]] = []
         self.closed = False
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
@@ -96,16 +76,16 @@ class MessageOutputs(MessageCollector):
         self._gather(OutgoingMessageEnvelope(*sent))
 
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
-        self._gather(ControlOutput(stream, message))
+        self._gather((stream, message))
 
     def send_to(self, collector: MessageCollector) -> None:
         for output in self.gathered:
-            if isinstance(output, ControlOutput):
-                collector.send_control(*output)
-            else:
+            if isinstance(output, OutgoingMessageEnvelope):
                 collector.send(output)
+            else:
+                collector.send_control(*output)
 
-    def _gather(self, output: OutgoingMessageEnvelope | ControlOutput) -> None:
+    def _gather(self, output: OutgoingMessageEnvelope | tuple[SystemStream, ControlMessage]) -> None:
         if self.closed:
             raise RuntimeError(f"{self._position} is done: its collector takes no more outputs")
         self.gathered.append(output)

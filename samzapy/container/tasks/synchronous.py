@@ -30,7 +30,9 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.config.task import BatchConfig
+from samzapy.container.errors.recovery import TolerantCollector
 from samzapy.container.event_time.control_messages import ControlRun
+from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.inputs.inputs import Run
 from samzapy.container.run_loop import Delivery, Load, Quiet, Step, TaskExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -127,12 +129,21 @@ class SynchronousExecutor(TaskExecutor):
         return Step(task, control=(ssp, run.control))
 
     def _slices(self, task: TaskInstance, ssp: SystemStreamPartition, run: Run) -> Generator[Step, None, None]:
+        if isinstance(run, Undecodable):
+            assert isinstance(task.collector, TolerantCollector)
+            task.collector.recovery.pass_over(run)
+            task.skip(ssp, run[0].offset)
+            task.collector.hand_over()
+            yield Step(task)
+            return
         process, timers, now = self._processing[task.name].process, task.timers, self._clock.monotonic
         done, total, step = 0, len(run), Step(task)
-        timers.begin(ssp, run)
+        if timers is not None:
+            timers.begin(ssp, run)
         while done < total:
-            started = now()
-            last = timers.until_due(run, done, min(total, done + self._slice))
+            started, last = now(), min(total, done + self._slice)
+            if timers is not None:
+                last = timers.until_due(run, done, last)
             processed = process(ssp, run[done:last] if done or last < total else run)
             done += processed
             task.collector.hand_over()

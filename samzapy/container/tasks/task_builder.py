@@ -24,21 +24,19 @@ from samzapy.container.errors.processing import (
     HalvingProcessing,
     SearchingProcessing,
     TolerantProcessing,
-    UndecodableProcessing,
 )
 from samzapy.container.errors.recovery import (
     CheckingCollector,
-    LastFailure,
     Recovery,
     TolerantCollector,
     UndoJournal,
     interruptible_pause,
 )
 from samzapy.container.errors.user_failures import DeadLetters
-from samzapy.container.event_time.clock import NO_TIMERS, EventClock, StoredTimers, TaskTimers
+from samzapy.container.event_time.clock import EventClock, TaskTimers
 from samzapy.container.event_time.control_messages import ControlSender
 from samzapy.container.inputs.inputs import RawRecords
-from samzapy.container.inputs.starting_offsets import Offsets, TaskStart, count_moves, still_valid
+from samzapy.container.inputs.starting_offsets import Offsets, count_moves, still_valid
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
 from samzapy.container.outputs.output_ids import OutputIds, identified_batches, identified_process
 from samzapy.container.outputs.producers import TaskProducers, record_limit
@@ -57,8 +55,8 @@ from samzapy.container.tasks.synchronous import (
     StrictProcessing,
     SynchronousExecutor,
 )
-from samzapy.container.tasks.task_instance import PositionNotes, TaskInstance, UserSide
-from samzapy.job.lease import ContainerLease
+from samzapy.container.tasks.task_instance import TaskInstance, TaskStart, UserSide
+from samzapy.job.lease import ContainerLease, UserFailure
 from samzapy.job.model import ContainerModel
 from samzapy.metrics import UserMetrics
 from samzapy.serializers import TaskSerdes
@@ -105,7 +103,8 @@ class TaskBuilder:
         self._producers = producers
         self._metrics = metrics
         self._clock = clock
-        self.last_failure = LastFailure()
+        #: The last failure of a message that a policy has handled.
+        self.last_failure: UserFailure | None = None
         tasks_of_job = model.tasks_of_job or len(model.tasks)
         self._control = ControlSender(config.job_name, tasks_of_job, clients.admin, self._takes_control)
         self._serdes_of = serdes_of
@@ -136,23 +135,14 @@ class TaskBuilder:
         Raises ConfigError, UnknownStream.
         """
         task, ids, journal, requests = self.kind(), self._output_ids(name), UndoJournal(), CoordinatorRequests()
-        in_turn = isinstance(task, (StreamTask, BatchTask))
-        if in_turn and self._config.task.errors.only_fails:
-            control = self._control.of_task(name)
-            strict = BufferingCollector(self._output_serdes, self._producers.outputs, control, Outbox())
-            built = self._instance(
-                name, UserSide(task, strict, self._visible(task, stores, journal)), stores, start, lease
-            )
-            self._processing[name] = self._processing_of(built, strict, ids, journal)
-            return built
         pause = interruptible_pause(should_stop, requests.interrupt)
-        collector = self._tolerant_collector(name, start.offsets, pause)
-        if in_turn:
-            user = UserSide(task, collector, self._visible(task, stores, journal), requests=requests)
+        if isinstance(task, (StreamTask, BatchTask)):
+            in_turn = self._collector(name, start.offsets, pause)
+            user = UserSide(task, in_turn, self._visible(task, stores, journal), requests=requests)
             built = self._instance(name, user, stores, start, lease)
-            processing = self._processing_of(built, collector, ids, journal)
-            self._processing[name] = UndecodableProcessing(built, processing, collector.recovery)
+            self._processing[name] = self._processing_of(built, in_turn, ids, journal)
             return built
+        collector = self._tolerant_collector(name, start.offsets, pause)
         seen, finish = self._of_loop_thread(stores, journal), self._events.finish
         user = UserSide(task, collector, seen, requests=requests, finish=finish, in_order=False)
         built = self._instance(name, user, stores, start, lease)
@@ -250,16 +240,12 @@ class TaskBuilder:
     ) -> TaskInstance:
         user = replace(user, seen=stores.as_seen(user.stores))
         event_clock = self._event_clock(name, user.task, start.offsets)
-        timers: TaskTimers = NO_TIMERS
+        timers: TaskTimers | None = None
         if (timers_store := self._config.timers_store) is not None:
             seen, entries = user.seen[timers_store], stores.stores[timers_store]
-            timers = StoredTimers(seen, entries, event_clock, self._clock, user.requests.interrupt)
-        startpoints = {**(start.checkpoint.startpoints if start.checkpoint else {}), **start.followed}
-        noted = PositionNotes(startpoints, start.input_ids, start.leader_epochs)
+            timers = TaskTimers(seen, entries, event_clock, self._clock, user.requests.interrupt)
         kept = self._state_checkpoints(name, user.task, start, lease)
-        return TaskInstance(
-            name, user, stores, start.offsets, event_clock, noted=noted, timers=timers, checkpoints=kept
-        )
+        return TaskInstance(name, user, stores, start, event_clock, timers=timers, checkpoints=kept)
 
     def _event_clock(self, name: str, task: AnyTask, offsets: Offsets) -> EventClock:
         intermediate = {ssp for ssp in offsets if self._config.stream(ssp.system_stream).intermediate}
@@ -299,15 +285,24 @@ class TaskBuilder:
         job = self._config.name, self._config.id
         return OutputIds(job, task_name, self._config.task.broadcast_inputs, self._clients.stream_id)
 
+    def _collector(self, name: str, offsets: Offsets, pause: Callable[[float], None]) -> BufferingCollector:
+        if not self._config.task.errors.only_fails:
+            return self._tolerant_collector(name, offsets, pause)
+        control = self._control.of_task(name)
+        return BufferingCollector(self._output_serdes, self._producers.outputs, control, Outbox())
+
     def _tolerant_collector(self, name: str, offsets: Offsets, pause: Callable[[float], None]) -> TolerantCollector:
         outbox, outputs, control = Outbox(), self._producers.outputs, self._control.of_task(name)
         errors = self._config.task.errors
         letters = self._dead_letters(name, offsets, outbox)
-        recovery = Recovery(name, errors, self._metrics, pause, self._clock, letters, self.last_failure)
+        recovery = Recovery(name, errors, self._metrics, pause, self._clock, letters, self._note_failure)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
         limit_of = partial(record_limit, self._clients)
         return CheckingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of)
+
+    def _note_failure(self, failure: UserFailure) -> None:
+        self.last_failure = failure
 
     def _dead_letters(self, name: str, offsets: Offsets, outbox: Outbox) -> DeadLetters | None:
         stream = self._config.task.errors.dead_letters

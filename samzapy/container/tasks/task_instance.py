@@ -25,10 +25,9 @@ from samzapy.api.task import (
     WindowableTask,
 )
 from samzapy.container.errors.user_failures import Finish, UserCalls, as_returned
-from samzapy.container.event_time.clock import NO_TIMERS, EventClock, TaskTimers
+from samzapy.container.event_time.clock import EventClock, TaskTimers
 from samzapy.container.outputs.collector import BufferingCollector
-from samzapy.container.tasks.context import CoordinatorRequests, KeptStateCheckpoints
-from samzapy.container.tasks.sinks import TaskSinks
+from samzapy.container.tasks.context import CoordinatorRequests, KeptStateCheckpoints, TaskSinks
 from samzapy.errors import FailedCall, SerdeError
 from samzapy.storage.task_stores import TaskStores
 from samzapy.storage.views.timers import Timer
@@ -37,16 +36,20 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class PositionNotes:
-    """The notes on positions in every checkpoint of a task: `startpoints`, the ids of the startpoints that it has
-    followed, `input_ids`, the ids of its input streams, and `leader_epochs` of its committed positions."""
+class TaskStart:
+    """The start of a task: its `offsets`, which become its live map, and its last checkpoint.
 
-    startpoints: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
+    `followed`: the ids of the startpoints that its first commit completes; `pinned`: the partitions that start at one
+    of them. `input_ids`: the ids of its input streams. `leader_epochs`: of those offsets that are the committed ones; a
+    position that an operator has chosen holds for the log as it is.
+    """
+
+    offsets: dict[SystemStreamPartition, int]
+    checkpoint: Checkpoint | None = None
+    followed: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
+    pinned: frozenset[SystemStreamPartition] = frozenset()
     input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
     leader_epochs: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
-
-
-NO_NOTES = PositionNotes()
 
 
 @dataclass(frozen=True)
@@ -78,21 +81,20 @@ class TaskInstance(UserCalls):
         name: str,
         user: UserSide,
         stores: TaskStores,
-        offsets: dict[SystemStreamPartition, int],
+        start: TaskStart,
         event_clock: EventClock,
         *,
-        noted: PositionNotes = NO_NOTES,
-        timers: TaskTimers = NO_TIMERS,
+        timers: TaskTimers | None = None,
         checkpoints: KeptStateCheckpoints | None = None,
     ) -> None:
         self.name = name
         #: The next offset to process of each partition.
-        self.offsets = offsets
+        self.offsets = start.offsets
+        self.start = start
         #: The ids of the followed startpoints.
-        self.startpoints = noted.startpoints
+        self.startpoints = {**(start.checkpoint.startpoints if start.checkpoint else {}), **start.followed}
         self._replayed: Mapping[SystemStreamPartition, int] = {}
-        self._serialized: Mapping[SystemStreamPartition, int] = dict(offsets)
-        self.noted = noted
+        self._serialized: Mapping[SystemStreamPartition, int] = dict(start.offsets)
         self._closed = False
         self._finish = user.finish
         self.task = user.task
@@ -215,7 +217,7 @@ class TaskInstance(UserCalls):
     ) -> Checkpoint:
         """The task's checkpoint in a commit, at the position `offsets`; `atomic` as the checkpoint's. `read_in`: the
         leader epochs of what was read since the start."""
-        known = {**self.noted.leader_epochs, **(read_in or {})}
+        known = {**self.start.leader_epochs, **(read_in or {})}
         return Checkpoint(
             offsets,
             self.changelog_offsets,
@@ -231,7 +233,7 @@ class TaskInstance(UserCalls):
             ended_in=self._run_id if self._has_ended() else "",
             atomic=atomic,
             serdes=self.stores.serdes,
-            input_ids=self.noted.input_ids,
+            input_ids=self.start.input_ids,
             leader_epochs={ssp: known[ssp] for ssp in offsets if ssp in known},
         )
 
@@ -279,7 +281,8 @@ class TaskInstance(UserCalls):
         for name, value in values.items():
             metrics.gauge(self.name, name).set(value)
         self.event_clock.publish(self.name, metrics)
-        self.timers.publish(self.name, metrics)
+        if self.timers is not None:
+            self.timers.publish(self.name, metrics)
         if self.checkpoints is not None:
             for name, value in self.checkpoints.metrics().items():
                 metrics.gauge(self.name, f"state.{name}").set(value)

@@ -3,6 +3,7 @@
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from system_under_test import SystemUnderTest
@@ -22,7 +23,7 @@ from samzapy.checkpoint.records import (
     write_changelog_partitions,
     write_owner,
 )
-from samzapy.checkpoint.topic import SamzaRecords, TopicCheckpointManager
+from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure, RestoreError
 from samzapy.testing import ManualClock
@@ -36,7 +37,10 @@ def topic_manager(system, stream, heard=lambda consumer: consumer, clock=SYSTEM_
     consumer = lambda: heard(system._kept(system.factory.consumer(system.settings, "checkpoints")))  # noqa: E731
     # Managers may be in several threads, a client in one.
     admin = system._kept(system.factory.admin(system.settings, "checkpoints"))
-    return TopicCheckpointManager(system.name, spec, lambda: admin, consumer, system.producer, clock=clock, **more)
+    clients = SimpleNamespace(
+        admin=lambda _: admin, consumer=lambda _: consumer(), producer=lambda _: system.producer()
+    )
+    return TopicCheckpointManager(system.name, spec, clients, clock=clock, **more)
 
 
 @pytest.fixture
@@ -411,7 +415,7 @@ def test_a_broker_that_brings_nothing_for_a_while_hides_no_owner(system, stream,
 
 def test_a_superseded_attempt_does_not_win_with_a_record_for_samza(system, stream):
     def manager():
-        return topic_manager(system, stream, samza_records=SamzaRecords(write=True))
+        return topic_manager(system, stream, write_samza=True)
 
     def samzas(position):
         key = encode_key(RecordKey(SAMZA_CHECKPOINT, "t"), "partition")

@@ -1,6 +1,7 @@
 """One contract for the topic of tasks' own states, on any system."""
 
 import uuid
+from types import SimpleNamespace
 
 import pytest
 from system_under_test import SystemUnderTest
@@ -21,15 +22,12 @@ def stream():
 def topic_store(system, stream, task):
     spec = StreamSpec(stream, 3, {"cleanup.policy": "compact"})
     producer = system.producer()
-    return TopicCheckpointStore(
-        system.name,
-        spec,
-        task,
-        lambda: system.admin,
-        lambda: system._kept(system.factory.consumer(system.settings, "states")),
-        lambda: producer,
-        job=("views", "1"),
+    clients = SimpleNamespace(
+        admin=lambda _: system.admin,
+        consumer=lambda _: system._kept(system.factory.consumer(system.settings, "states")),
+        producer=lambda _: producer,
     )
+    return TopicCheckpointStore(system.name, spec, task, clients, job=("views", "1"))
 
 
 SLOW_KAFKA = pytest.param(SYSTEMS["kafka"].values[0], id="kafka", marks=[pytest.mark.kafka, pytest.mark.slow])

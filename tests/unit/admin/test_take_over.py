@@ -14,9 +14,9 @@ from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.config.loader import load_job
+from samzapy.container.outputs.producers import transactional_id
 from samzapy.container.supervision.job_records import Ownership, open_job, this_run
 from samzapy.errors import JobTakenOver, ProducerFenced
-from samzapy.job.transactions import transactional_id
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare

@@ -19,7 +19,7 @@ from samzapy.config.guarantee_warnings import (
     guarantee_warnings,
     weak_copies,
 )
-from samzapy.job.transactions import refused, state_transactions, weakened_state
+from samzapy.container.outputs.producers import refused, state_transactions, weakened_state
 from samzapy.system.clients import load_factory
 
 STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}

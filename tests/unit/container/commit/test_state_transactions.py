@@ -11,6 +11,7 @@ from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.records import read_owner, write_owner
 from samzapy.config.loader import load_job
+from samzapy.container.outputs.producers import state_transactions, transactional_id
 from samzapy.container.restart import build_container
 from samzapy.container.supervision.job_records import open_job
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
@@ -25,7 +26,6 @@ from samzapy.errors import (
     TransactionsRefused,
 )
 from samzapy.failpoints import arm, disarm
-from samzapy.job.transactions import state_transactions, transactional_id
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import SystemClients, has_transactions, system_factory
 from samzapy.system.local.producer import LogProducer

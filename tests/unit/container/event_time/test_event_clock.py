@@ -10,7 +10,7 @@ from samzapy.api.context import Counter
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.tasks.synchronous import StrictProcessing
-from samzapy.container.tasks.task_instance import TaskInstance, UserSide
+from samzapy.container.tasks.task_instance import TaskInstance, TaskStart, UserSide
 from samzapy.testing import TaskTestDriver
 from samzapy.watermarks import TimeBound
 
@@ -90,7 +90,7 @@ class PlainTask(StreamTask):
 def instance(task, *, exact):
     offsets = {A: 0, B: 0}
     clock = EventClock(offsets, Seconds(), exact=exact)
-    return TaskInstance("Partition 0", UserSide(task, None), None, offsets, clock)
+    return TaskInstance("Partition 0", UserSide(task, None), None, TaskStart(offsets), clock)
 
 
 def bring(task, ssp, *times):

@@ -27,8 +27,8 @@ REASONS = {
     "unknown": "ValueError: cannot send to nope.x: system 'nope' is not configured; known: mem, or "
     "add systems.nope.samza.factory",
     "system": "ValueError: cannot send to men.x: system 'men' is not configured; known: mem; did you mean mem?",
-    "changelog": "ValueError: cannot send to mem.counts-changelog: it is the changelog of store 'counts', which only the "
-    "runtime writes",
+    "changelog": "ValueError: cannot send to mem.counts-changelog: it is the changelog of store 'counts', which only "
+    "the runtime writes",
     "checkpoints": "ValueError: cannot send to mem.__samza_checkpoint_ver_1_for_counting_1: it is the job's checkpoint "
     "topic, which only the runtime writes",
     "text": "TypeError: expected a SystemStream to send to, got str 'mem.out': SystemStream(system, stream)",

@@ -8,7 +8,7 @@ from samzapy.container.errors.user_failures import UserCalls, as_returned
 from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.logs import CarriedLines
 from samzapy.container.supervision.outage import Outages
-from samzapy.container.supervision.watch import ContainerProcess, ContainerWatch
+from samzapy.container.supervision.watch import ContainerWatch
 from samzapy.errors import Unreachable
 from samzapy.job.lease import UserFailure
 from samzapy.testing import ManualClock
@@ -71,7 +71,7 @@ def lag(clock):
 
 @pytest.fixture
 def watch(lag, clock, stalls, lines):
-    return ContainerWatch(lag, clock, 30.0, ContainerProcess(lines, stalls.append))
+    return ContainerWatch(lag, clock, 30.0, lines, stalls.append)
 
 
 def test_a_call_that_lasts_is_a_stall_with_its_stack_and_is_told_once(watch, clock, stalls):
@@ -121,7 +121,7 @@ def silent(clock):
     outages = Outages(clock)
     lag = LagWatch([SystemStreamPartition("kafka", "in", 0)], clients, clock, outages=outages)
     lag.look()
-    return ContainerWatch(lag, clock, 30.0, ContainerProcess())
+    return ContainerWatch(lag, clock, 30.0, CarriedLines())
 
 
 def test_a_container_without_a_broker_that_processes_nothing_is_stalled(silent, clock):
