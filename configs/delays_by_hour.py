@@ -1,4 +1,4 @@
-"""Reads the delays of the flights job as a DataFrame, and finds the hours of the day with the highest mean delay by SQL.
+"""Reads the delays of the flights job as a DataFrame, and finds the hours of the day with the highest mean delay.
 
 Run it after the first two commands of configs/flights.properties. The job may be running:
 

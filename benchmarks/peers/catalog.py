@@ -11,7 +11,10 @@ _FLINK = tuple(
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in ("java.lang", "java.net", "java.io", "java.nio", "java.util", "java.util.concurrent", "java.time")
 )
-_FLINK_KEEPS = "state in RocksDB, changed on disk with each message; kept by checkpoints in files, here on the same disk: no changelog"
+_FLINK_KEEPS = (
+    "state in RocksDB, changed on disk with each message; kept by checkpoints in files, here on the same disk: "
+    "no changelog"
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ _KSTREAMS = MavenPeer("kstreams.xml", "KafkaStreamsPeer")
 _SQL = MavenPeer("flink.xml", "FlinkSqlPeer", jvm=_FLINK)
 _SAMZA = MavenPeer("samza.xml", "SamzaPeer")
 
+_CLASS, _BATCHES = "the same with a class of its own for events", "the same, a batch at a time"
 _TYPES = {f"streams.{{{topic}}}.samza.msg.type": "benchmarks.bare.events:Event" for topic in ("input", "output")}
 
 PEERS: tuple[Peer, ...] = (
@@ -52,8 +56,8 @@ PEERS: tuple[Peer, ...] = (
         {"task.guarantee": "exactly-once"},
         "the same in transactions",
     ),
-    _samzapy("samzapy, typed", "TypedKeyedCount", "TypedPassThrough", _TYPES, "the same with a class of its own for events"),
-    _samzapy("samzapy, typed batch", "TypedKeyedCountBatch", "TypedPassThroughBatch", _TYPES, "the same, a batch at a time"),
+    _samzapy("samzapy, typed", "TypedKeyedCount", "TypedPassThrough", _TYPES, _CLASS),
+    _samzapy("samzapy, typed batch", "TypedKeyedCountBatch", "TypedPassThroughBatch", _TYPES, _BATCHES),
     Peer(
         "Kafka Streams",
         _KSTREAMS.version,
@@ -64,7 +68,7 @@ PEERS: tuple[Peer, ...] = (
         "Kafka Streams, typed",
         _KSTREAMS.version,
         MavenPeer("kstreams.xml", "KafkaStreamsPeer", {"typed": "yes"}),
-        _both("the same with a class of its own for events", "a class of its own for events"),
+        _both(_CLASS, "a class of its own for events"),
     ),
     Peer("Flink SQL", _SQL.version, _SQL, _both(f"{_FLINK_KEEPS}; typed columns", "typed columns")),
     Peer(
@@ -89,7 +93,9 @@ PEERS: tuple[Peer, ...] = (
         "Bytewax",
         "0.21.1",
         PythonPeer("bytewax_peer.py", ("bytewax[kafka]==0.21.1",)),
-        _both("less: state in memory, snapshots in SQLite files, no changelog; dicts by the standard JSON module", "dicts"),
+        _both(
+            "less: state in memory, snapshots in SQLite files, no changelog; dicts by the standard JSON module", "dicts"
+        ),
     ),
     Peer(
         "Pathway",

@@ -116,7 +116,8 @@ def plot(by_workload: Mapping[str, Sequence[Row]]) -> str:
             top += _ROW
         top += 14
     width = _LEFT + _BAR + _RIGHT
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{top}" font-family="sans-serif" font-size="12">'
+    size = f'width="{width}" height="{top}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
     return "\n".join([head, f'<rect width="{width}" height="{top}" fill="white"/>', *lines, "</svg>"]) + "\n"
 
 

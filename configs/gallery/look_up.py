@@ -1,4 +1,4 @@
-"""Looks up the features of a shopper, as a model would, while the job of shopper-features.properties runs on this machine.
+"""Looks up the features of a shopper, as a model would, while the job of shopper-features.properties runs here.
 
 python configs/gallery/look_up.py shopper-007
 """

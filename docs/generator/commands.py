@@ -28,7 +28,8 @@ def _group(group: click.Group, context: click.Context) -> Iterator[str]:
             yield from _group(command, inner)
         else:
             level = "##" if context.parent is None else "###"
-            yield f"{level} {inner.command_path}\n\n{_text(command)}\n\n{_usage(command, inner)}\n{_options(command, inner)}"
+            yield f"{level} {inner.command_path}\n\n{_text(command)}\n"
+            yield f"{_usage(command, inner)}\n{_options(command, inner)}"
 
 
 def _text(command: click.Command) -> str:

@@ -16,7 +16,8 @@ _OF_ANOTHER_PLACE = re.compile(r"[a-z]+:")
 
 
 def fences(text: str) -> list[tuple[str, str, str]]:
-    """The code blocks between fences: the language (empty if none is named), the code, and the last line before the block."""
+    """The code blocks between fences: the language (empty if none is named), the code, and the last line before the
+    block."""
     found = []
     for match in _FENCE.finditer(text):
         before = text[: match.start()].rstrip().rpartition("\n")[2]

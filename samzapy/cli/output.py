@@ -178,7 +178,7 @@ def discard(stream: IO[str]) -> None:
 def status_console() -> Console:
     """A console on standard error that outlives its reader: once a pipe is closed, or a terminal is gone, it shows
     nothing, and whatever else is written there is dropped as well."""
-    stream = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # for the life of the process
+    stream = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # until the process ends
     return Console(file=cast("TextIO", _Lasting(stream)), stderr=True)
 
 

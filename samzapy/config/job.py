@@ -147,9 +147,9 @@ class JobConfig:
     here."""
     prometheus_port: int = key("metrics.prometheus.port", integer(0, 65_535), 0)
     """Container N serves its metrics to Prometheus, and to the driver, on this port + N of the executor's address, or
-    of loopback with a master on this machine. 0: on any free one. The driver passes scrapes on (`/containers/N/metrics`),
-    and serves the metrics of the job, its containers and its lag. A scrape sends the token that reads (`Authorization:
-    Bearer`)."""
+    of loopback with a master on this machine. 0: on any free one. The driver passes scrapes on
+    (`/containers/N/metrics`), and serves the metrics of the job, its containers and its lag. A scrape sends the token
+    that reads (`Authorization: Bearer`)."""
     handover_ms: int = key("job.handover.ms", integer(0, 3_600_000), 10_000)
     """Milliseconds that a new run of the job waits for the previous run to commit and stop, once everything else is
     ready. After that the new run fences the previous one. 0: at once."""

@@ -385,7 +385,8 @@ def read_store(
     With pandas and pyarrow (`pip install 'samzapy[dataframe]'`) rows travel to Spark by Arrow, otherwise one by one.
 
     Raises ConfigError for an unknown store, column or schema and for a store without a changelog, UnknownStream for a
-    changelog that does not exist. The frame's actions raise Spark's form of a SerdeError that names stream[partition]@offset.
+    changelog that does not exist. The frame's actions raise Spark's form of a SerdeError that names
+    stream[partition]@offset.
     """
     context = spark_context(spark)
     config = checked_job(job)

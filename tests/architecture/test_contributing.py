@@ -132,7 +132,8 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
                     "    def init(self, context):\n"
                     '        self.texts = context.get_store("texts")\n\n'
                     "    def process(self, envelope, collector, coordinator):\n"
-                    '        self.texts.put(envelope.key, (self.texts.get(envelope.key) or "") + envelope.message)\n\n\n'
+                    '        text = self.texts.get(envelope.key) or ""\n'
+                    "        self.texts.put(envelope.key, text + envelope.message)\n\n\n"
                     "def test_a_crash_after_the_toy_step_leaves_a_toy_store_at_its_commit():\n"
                     "    config = {\n"
                     '        "task.inputs": "toys.in", "systems.toys.samza.factory": "toy",\n'

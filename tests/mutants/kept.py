@@ -275,7 +275,7 @@ _LOOP = (
         "samzapy/container/run_loop.py",
         "if run[0].offset >= task.offsets[ssp]:",
         "if True:",
-        ("tests/unit/container/test_container.py::test_a_task_ahead_of_another_in_a_broadcast_gets_nothing_twice",),
+        (_CONTAINER + "::test_a_task_ahead_of_another_in_a_broadcast_gets_nothing_twice",),
     ),
     Mutant(
         "samzapy/container/run_loop.py",
@@ -287,13 +287,13 @@ _LOOP = (
         "samzapy/container/run_loop.py",
         "        if task.over_budget():\n            self.commit()\n        if self._clock",
         "        if self._clock",
-        ("tests/unit/container/test_container.py",),
+        (_CONTAINER,),
     ),
     Mutant(
         "samzapy/container/run_loop.py",
         "        if task.requests.pending:\n            self._handle_requests(task)\n        if step",
         "        if step",
-        ("tests/unit/container/test_container.py",),
+        (_CONTAINER,),
     ),
     Mutant(
         "samzapy/container/errors/recovery.py",
@@ -564,7 +564,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/storage/kv/cached.py",
         "return FACTOR * bytes_of_some * len(dirty) > len(some) * (self._budget.max_bytes // _COMMITTED)",
         "return False",
-        ("tests/unit/storage/kv/test_cache_budget.py",),
+        (_CACHES,),
     ),
     Mutant(
         "samzapy/container/errors/recovery.py",

@@ -310,7 +310,8 @@ def kafka() -> None:
 @click.option(
     "--version",
     envvar="SAMZAPY_KAFKA_VERSION",
-    help="Kafka's version, 4.1.0 by default: 3.9, 4.0, 4.1, 4.4, or one in full. Data of a newer version are not for an older one.",
+    help="Kafka's version, 4.1.0 by default: 3.9, 4.0, 4.1, 4.4, or one in full. "
+    "Data of a newer version are not for an older one.",
 )
 def start(folder: Path, port: int, version: str | None) -> None:
     """Start the broker, unless it is already running, and print its address."""

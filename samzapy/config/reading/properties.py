@@ -28,13 +28,15 @@ _SECRET_NAME = re.compile(
 #: Up to the last `@` of a word: a password may have some, and there is no harm in hiding a host.
 _URL_PASSWORD = re.compile(r"(://[^\s:/?#@]*:)\S*@")
 _PARAMETER = re.compile(
-    r"((?:password|passwd|pwd|passphrase|secret|token|credential|sig|[a-z_]*key)\s*=\s*)(?:'[^']*'|\"[^\"]*\"|[^&;\s]+)",
+    r"((?:password|passwd|pwd|passphrase|secret|token|credential|sig|[a-z_]*key)\s*=\s*)"
+    r"(?:'[^']*'|\"[^\"]*\"|[^&;\s]+)",
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 #: Names with a secret word in them that say where a secret is, or how it is used.
 _ABOUT_A_SECRET = re.compile(
-    r"[._](?:location|file|path|type|url|uri|host|endpoint|method|mechanism|algorithm|scope|audience|enabled|ttl|ms|seconds|class)$",
+    r"[._](?:location|file|path|type|url|uri|host|endpoint|method|mechanism|algorithm|scope|audience|enabled|ttl|ms"
+    r"|seconds|class)$",
     re.IGNORECASE,
 )
 #: Passwords that are part of a value, fewer than are masked: here a mistake refuses a job.

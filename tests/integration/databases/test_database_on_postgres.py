@@ -107,7 +107,8 @@ def test_a_row_that_is_committed_after_a_later_one_is_not_lost(table):
 def test_a_number_drawn_before_its_transaction_has_an_id_is_waited_for(table):
     # The statement has drawn 1 and is held up before it writes the row, which is what would give the transaction an id.
     table.execute(
-        "CREATE FUNCTION slow() RETURNS TEXT AS $$ SELECT pg_advisory_xact_lock(7); SELECT 'slow' $$ LANGUAGE sql VOLATILE"
+        "CREATE FUNCTION slow() RETURNS TEXT "
+        "AS $$ SELECT pg_advisory_xact_lock(7); SELECT 'slow' $$ LANGUAGE sql VOLATILE"
     )
     table.execute("SELECT pg_advisory_lock(7)")
     sleeper, reader = table.connect(), table.reader()
@@ -228,8 +229,10 @@ def test_a_connection_that_is_cut_is_made_again_and_nothing_is_missed(table):
     reader = table.reader()
     insert(table)
     assert seen(reader) == [1]
-    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    table.execute(cut)
+    table.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
     insert(table)
     with pytest.raises(RetriableError, match=r"system 'shop'"):
         seen(reader)

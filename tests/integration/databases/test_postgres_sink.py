@@ -57,7 +57,8 @@ def write(sink, *rows):
 
 def test_values_of_every_kind_arrive_as_they_were(open_sink, database):
     database.execute(
-        "CREATE TABLE kinds (id BIGINT, t TEXT, f DOUBLE PRECISION, d NUMERIC, b BYTEA, w TIMESTAMPTZ, j JSONB, ok BOOLEAN)"
+        "CREATE TABLE kinds "
+        "(id BIGINT, t TEXT, f DOUBLE PRECISION, d NUMERIC, b BYTEA, w TIMESTAMPTZ, j JSONB, ok BOOLEAN)"
     )
     when = dt.datetime(2024, 2, 29, 23, 59, 59, 123456, tzinfo=dt.timezone.utc)
     rows = [

@@ -46,13 +46,14 @@ class PageView:
     user: str
 
 
+Viewed = IncomingMessageEnvelope[str, PageView]
+
+
 class Typed(StreamTask[str, PageView], InitableTask):
     def init(self, context: Context) -> None:
         self.store: KeyValueStore[str, int] = context.get_store("views")
 
-    def process(
-        self, envelope: IncomingMessageEnvelope[str, PageView], collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
+    def process(self, envelope: Viewed, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         reveal_type(envelope.message)  # PageView
         reveal_type(envelope.key)  # str
         reveal_type(envelope.offset)  # int

@@ -264,7 +264,10 @@ class Bought(msgspec.Struct, tag=True):
     price: float
 
 
-@pytest.mark.parametrize("kind", [None, Seen | Bought, Optional[Union[Seen, Bought]]])  # noqa: UP007, UP045  # both spellings
+OLD_SPELLING = Optional[Union[Seen, Bought]]  # noqa: UP007, UP045
+
+
+@pytest.mark.parametrize("kind", [None, Seen | Bought, OLD_SPELLING])
 def test_messages_of_several_classes_have_the_columns_of_all_of_them(kind):
     found = batch_of(Seen("ann", "/"), None, Bought("bob", 2.0)).to_arrow(kind)
     assert found.schema.field("price").type == pa.float64()
@@ -343,7 +346,8 @@ def test_the_index_of_a_frame_of_pandas_is_sent_if_it_has_a_name(frame):
 def test_times_of_a_frame_of_pandas_are_those_of_python():
     frame = pd.DataFrame({"at": pd.to_datetime(["2024-01-01T00:00:00.123456789", None]), "n": [1, 2]})
     found = arrow.rows_of(frame, key=None, message=None, timestamp=None, inputs=None)
-    assert found.messages == [{"at": datetime(2024, 1, 1, 0, 0, 0, 123456), "n": 1}, {"at": None, "n": 2}]  # noqa: DTZ001
+    new_year = datetime(2024, 1, 1, 0, 0, 0, 123456)  # noqa: DTZ001
+    assert found.messages == [{"at": new_year, "n": 1}, {"at": None, "n": 2}]
     assert type(found.messages[0]["at"]) is datetime
     assert JsonSerde().to_bytes(found.messages[0]) == b'{"at":"2024-01-01T00:00:00.123456","n":1}'
 

@@ -147,7 +147,7 @@ def test_a_row_without_a_place_in_the_order_is_named(shop):
     reader = shop.reader()
     assert len(shop.rest(reader)) == 1
     shop.write("INSERT INTO t VALUES ('b', NULL)")
-    expected = r"shop.t: streams.t.database.order.by: the row with key b has version=None, expected an integer >= 0 in every row "
+    expected = r"shop.t: streams.t.database.order.by: the row with key b has version=None, expected an integer >= 0 in "
     with pytest.raises(EnvironmentFailure, match=expected):
         shop.rest(reader)
     shop.write("UPDATE t SET version = -4 WHERE id = 'b'")

@@ -19,7 +19,8 @@ def write(tmp_path):
 
 def test_comments_separators_escapes_and_continuations_are_javas(write):
     path = write(
-        b"# a comment\n! another\n\na=1\nb : 2\nc 3\nd\\ e=4\\\n    5\n  f = a\\tb\\u00e9  \ng=\ncaf\xc3\xa9=ol\xc3\xa9\n"
+        b"# a comment\n! another\n\na=1\nb : 2\nc 3\nd\\ e=4\\\n    5\n"
+        b"  f = a\\tb\\u00e9  \ng=\ncaf\xc3\xa9=ol\xc3\xa9\n"
     )
     assert read(path).values == {
         "a": "1",
