@@ -219,10 +219,6 @@ class SystemConsumer(ABC):
         """The next offset that poll will read: after every returned record and the known holes behind it."""
 
     @abstractmethod
-    def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """Continue at `offset`; records fetched before are dropped."""
-
-    @abstractmethod
     def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
         """From now on return records of all partitions but these; their positions stay."""
 

@@ -230,10 +230,6 @@ class PastConsumer(SystemConsumer):
     def position(self, ssp: SystemStreamPartition) -> int:
         return self._past.position(ssp, self._starts[ssp]) if self._real is None else self._real.position(ssp)
 
-    def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
-        if self._real is not None:
-            self._real.seek(ssp, offset)
-
     def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
         if self._real is not None:
             self._real.pause(ssps)

@@ -49,6 +49,8 @@ class Bootstrap:
         before which every task that reads a partition has processed it. `on_progress` gets the number of offsets left.
         `ended`: the live set of the partitions that have ended."""
         self._lagging = dict(heads)
+        #: The offset after the last record of each lagging partition, before its head, that the reader has got.
+        self._released: dict[SystemStreamPartition, int] = {}
         self._processed = processed
         self._on_progress = on_progress
         self._ended = ended
@@ -70,14 +72,19 @@ class Bootstrap:
         }
         return bool(lagging - {ssp.system_stream for ssp in self.ssps if ssp in waiting})
 
-    def check(self, position: PositionOf, released: Mapping[SystemStreamPartition, int]) -> bool:
-        """Whether everything has caught up. `position`: the next offset to hand out; `released`: the offset after the
-        last record handed out."""
+    def released(self, batch: RecordBatch) -> None:
+        """The reader gets these records."""
+        head = self._lagging.get(batch.ssp)
+        if head is not None and (before := bisect_left(batch.offsets, head)):
+            self._released[batch.ssp] = batch.offsets[before - 1] + 1
+
+    def check(self, position: PositionOf) -> bool:
+        """Whether everything has caught up. `position`: the next offset to hand out."""
         for ssp, head in list(self._lagging.items()):
             at = position(ssp)
             if at < head and ssp not in self._ended:
                 continue
-            if ssp in released and self._processed(ssp) < released[ssp]:
+            if ssp in self._released and self._processed(ssp) < self._released[ssp]:
                 continue
             del self._lagging[ssp]
             if at >= head:
@@ -142,11 +149,6 @@ class PartitionBuffer:
         if stop - start == len(batch.offsets):
             return batch
         return batch.part(start, stop)
-
-    def clear(self) -> None:
-        """Drop everything."""
-        self._batches.clear()
-        self._at = self._records = self.size = 0
 
 
 def _size(batch: RecordBatch) -> int:
@@ -219,9 +221,6 @@ class ChoosingConsumer(SystemConsumer):
         self._bootstrap = bootstrap
         self._buffers: dict[SystemStreamPartition, PartitionBuffer] = {}
         self._waiting: dict[SystemStreamPartition, PartitionBuffer] = {}
-        self._released: dict[SystemStreamPartition, int] = {}
-        self._before: Mapping[SystemStreamPartition, int] = {}
-        self._chosen: list[tuple[SystemStreamPartition, Sequence[int]]] = []
         self._paused: frozenset[SystemStreamPartition] = frozenset()
         self._full: set[SystemStreamPartition] = set()
         self._shut: frozenset[SystemStreamPartition] = frozenset()
@@ -244,12 +243,12 @@ class ChoosingConsumer(SystemConsumer):
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
         self._portion.processed()
         if self._bootstrap is not None:
-            self._before = dict(self._released)
             self._check_bootstrap()
         self._poll_all(0.0 if self._may_choose() else timeout_s, max_records)
         chosen = self._choose(min(self._portion.records, max_records)) if self._may_choose() else []
         if self._bootstrap is not None:
-            self._chosen = [(batch.ssp, batch.offsets) for batch in chosen]
+            for batch in chosen:
+                self._bootstrap.released(batch)
         self._portion.returned(sum(len(batch.offsets) for batch in chosen))
         return chosen
 
@@ -260,15 +259,6 @@ class ChoosingConsumer(SystemConsumer):
     def position(self, ssp: SystemStreamPartition) -> int:
         buffer = self._buffers[ssp]
         return buffer.offset if len(buffer) else self._consumers[ssp.system].position(ssp)
-
-    def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
-        self._consumers[ssp.system].seek(ssp, offset)
-        self._buffers[ssp].clear()
-        self._waiting.pop(ssp, None)
-        self._forget_released(ssp, offset)
-        if ssp in self._full:
-            self._full.discard(ssp)
-            self._pause()
 
     def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
         before, self._paused = self._paused, frozenset(ssps)
@@ -285,16 +275,6 @@ class ChoosingConsumer(SystemConsumer):
         for consumer in self._consumers.values():
             consumer.close()
 
-    def _forget_released(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """The reader processes no record from `offset` on, but may still process those that it got before it."""
-        released = self._released.pop(ssp, None)
-        if released is not None and released > offset:
-            cuts = [(offsets, bisect_left(offsets, offset)) for of, offsets in self._chosen if of == ssp]
-            kept = [offsets[cut - 1] + 1 for offsets, cut in cuts if cut]
-            released = kept[-1] if kept else self._before.get(ssp)
-        if released is not None and released <= offset:
-            self._released[ssp] = released
-
     def _may_choose(self) -> bool:
         if self._bootstrap is None or not self._waiting:
             return bool(self._waiting)
@@ -302,7 +282,7 @@ class ChoosingConsumer(SystemConsumer):
 
     def _check_bootstrap(self) -> None:
         assert self._bootstrap is not None
-        if self._bootstrap.check(self.position, self._released):
+        if self._bootstrap.check(self.position):
             opened, self._shut, self._bootstrap = self._shut - self._paused, frozenset(), None
             self._offer(opened)
 
@@ -348,7 +328,6 @@ class ChoosingConsumer(SystemConsumer):
             batch = buffer.take(records)
             records -= len(batch.offsets)
             taken.append(batch)
-        self._released[ssp] = taken[-1].offsets[-1] + 1
         if len(buffer):
             # Behind the others: it has just had its turn.
             self._waiting[ssp] = buffer

@@ -94,11 +94,6 @@ class LogConsumer(SystemConsumer):
     def position(self, ssp: SystemStreamPartition) -> int:
         return self._positions[ssp]
 
-    def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
-        if ssp not in self._positions:
-            raise EnvironmentFailure(f"{ssp}: not read by this consumer")
-        self._positions[ssp] = offset
-
     def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
         self._paused = frozenset(ssps)
 

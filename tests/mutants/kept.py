@@ -169,12 +169,6 @@ _INPUTS = (
         ("tests/unit/runner/test_new_inputs.py",),
     ),
     Mutant(
-        "samzapy/system/kafka/fetching.py",
-        "        self._moved.add((ssp.stream, ssp.partition))\n",
-        "        pass\n",
-        ("tests/integration/inputs/test_fetching_on_kafka.py",),
-    ),
-    Mutant(
         "samzapy/system/kafka/queue.py",
         "            done, code = self._native.put(stream, done, numbers",
         "            done, code = self._native.put(stream, 0, numbers",

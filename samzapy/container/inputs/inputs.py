@@ -115,6 +115,8 @@ class Inputs:
         self._ended: set[SystemStreamPartition] = set()
         self._finished: set[SystemStreamPartition] = set() if finished is None else finished
         self._held: frozenset[SystemStreamPartition] = frozenset()
+        #: By ended partition, the records that were polled from its end on, in case it goes on.
+        self._beyond: dict[SystemStreamPartition, list[RecordBatch]] = {}
         self._clock = clock
         self._limits = limits
         self._raw = raw
@@ -170,8 +172,9 @@ class Inputs:
         return {ssp: epoch for epochs in known for ssp, epoch in epochs.items()}
 
     def position(self, ssp: SystemStreamPartition) -> int:
-        """The next offset that a poll will look at, past known records that are not messages."""
-        return self._consumers[ssp.system].position(ssp)
+        """The next offset that a poll will read, past known records that are not messages."""
+        beyond = self._beyond.get(ssp)
+        return beyond[0].offsets[0] if beyond else self._consumers[ssp.system].position(ssp)
 
     def hold(self, ssps: frozenset[SystemStreamPartition]) -> None:
         """Return nothing of these partitions from now on; the partitions of an earlier call are released."""
@@ -214,6 +217,8 @@ class Inputs:
 
     def _fetch(self, timeout_s: float) -> list[RecordBatch]:
         most = self._limits.records
+        if gone_on := self._beyond.keys() - self._finished - self._held:
+            return [batch for ssp in gone_on for batch in self._beyond.pop(ssp)]
         if len(self._readers) == 1:
             return self._readers[0].poll(timeout_s, most)
         batches = [batch for consumer in self._readers for batch in consumer.poll(0.0, most)]
@@ -225,7 +230,6 @@ class Inputs:
     def _before_ends(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """The records before the ends, not decoded yet. The partitions that reach their ends have ended."""
         ends = dict(self._ends)  # a partition may have more batches after the one in which it ends
-        passed: set[SystemStreamPartition] = set()
         for batch in batches:
             ssp, end = batch.ssp, ends.get(batch.ssp)
             if end is None or batch.offsets[-1] + 1 < end:
@@ -233,15 +237,11 @@ class Inputs:
                 continue
             if ssp not in self._finished:
                 self._end(ssp)
-            if batch.offsets[-1] < end:
-                yield batch
-                continue
-            if ssp not in passed:
-                # The partition may go on later: the records from its end on are then polled again.
-                passed.add(ssp)
-                self._consumers[ssp.system].seek(ssp, end)
-            if batch.offsets[0] < end:
-                yield batch.part(0, bisect_left(batch.offsets, end))
+            cut, count = bisect_left(batch.offsets, end), len(batch.offsets)
+            if cut < count:
+                self._beyond.setdefault(ssp, []).append(batch.part(cut, count))
+            if cut:
+                yield batch.part(0, cut)
 
     def _look_for_ends(self) -> None:
         """Holes before an end (control records, compaction) deliver nothing: only the position passes them."""

@@ -137,29 +137,11 @@ class KafkaConsumer(SystemConsumer):
     def epochs(self) -> Mapping[SystemStreamPartition, int]:
         if self._client is not None:
             for at in self._call(lambda client: client.position(list(map(_at, self._positions)))):
-                # Without one, nothing was read since the start or the last seek.
+                # Without one, nothing was read since the start.
                 if at.leader_epoch is not None and at.leader_epoch >= 0:
                     ssp = SystemStreamPartition(self._client_errors.system, at.topic, at.partition)
                     self._epochs[ssp] = at.leader_epoch
         return dict(self._epochs)
-
-    def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
-        if ssp not in self._positions:
-            raise EnvironmentFailure(f"{ssp}: not read by this consumer")
-        self._positions[ssp] = offset
-        # Other failures stay: the seek does not mend them.
-        if isinstance(self._failure, OffsetOutOfRange) and self._failure.ssp == ssp:
-            self._failure = None
-        if self._client is None:
-            return
-        # librdkafka's seek fails on a partition that has not begun to fetch. A new assignment always works: it drops
-        # the fetched records and the old position.
-        self._call(lambda client: client.incremental_unassign([_at(ssp)]))
-        self._call(lambda client: client.incremental_assign([_at(ssp, offset)]))
-        if self._fetch is not None:
-            self._fetch.moved(ssp)
-        if ssp in self._paused:
-            self._call(lambda client: client.pause([_at(ssp)]))
 
     def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
         before, self._paused = self._paused, frozenset(ssps)

@@ -41,10 +41,6 @@ class Fetch(ABC):
         """Prepare for these partitions; called once, before they are assigned."""
 
     @abstractmethod
-    def moved(self, ssp: SystemStreamPartition) -> None:
-        """The partition was assigned again, at another offset."""
-
-    @abstractmethod
     def take(self, timeout_s: float, most: int) -> Taken:
         """At most `most` records, in order, one batch for each run of records of one partition, and the events among
         them. Waits up to `timeout_s` for the first one."""
@@ -100,22 +96,13 @@ class NativeFetch(Fetch):
         self._lock = Lock()
         self._system = system
         self._ssps: dict[tuple[str, int], SystemStreamPartition] = {}
-        #: Partitions that were assigned again, until something of them comes.
-        self._moved: set[tuple[str, int]] = set()
 
     def follow(self, ssps: Iterable[SystemStreamPartition]) -> None:
         for ssp in ssps:
             self._ssps[ssp.stream, ssp.partition] = ssp
             self._queue.follow(ssp.stream, ssp.partition)
 
-    def moved(self, ssp: SystemStreamPartition) -> None:
-        self._moved.add((ssp.stream, ssp.partition))
-
     def take(self, timeout_s: float, most: int) -> Taken:
-        # librdkafka ends the forwarding some time after a partition was unassigned, and before anything new of it
-        # comes.
-        for moved in self._moved:
-            self._queue.follow(*moved)
         with self._lock:
             runs, reports = self._queue.take(most, ceil(timeout_s * 1_000))
         # Calls the callbacks, of which the own queue has none. Events of no partition come here, and no records. After
@@ -127,8 +114,6 @@ class NativeFetch(Fetch):
         if self._found:
             events += self._found
             self._found.clear()
-        if self._moved:
-            self._moved.difference_update((item.ssp.stream, item.ssp.partition) for item in result)
         if beside is not None:
             assert beside.error() is not None, "a record has not come by the queue of its partition"
             events.insert(0, _event_of(beside))
@@ -137,11 +122,6 @@ class NativeFetch(Fetch):
     def close(self) -> None:
         with self._lock:
             self._queue.close()
-
-
-def split_errors(messages: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Separate the records from the error events among them."""
-    return [m for m in messages if m.error() is None], [m for m in messages if m.error() is not None]
 
 
 def batches(system: str, messages: Iterable[Any]) -> Iterator[RecordBatch]:
@@ -168,19 +148,16 @@ class MessageFetch(Fetch):
     def follow(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Do nothing: the consumer's own queue has everything."""
 
-    def moved(self, ssp: SystemStreamPartition) -> None:
-        """Do nothing, as in `follow`."""
-
     def take(self, timeout_s: float, most: int) -> Taken:
         client, result, events = self._client, list[RecordBatch](), list[Event]()
         messages = client.consume(min(most, _SLICE), 0) or self._first(timeout_s, most)
         while messages:
-            records, errors = split_errors(messages)
+            records = [message for message in messages if message.error() is None]
+            events.extend(_event_of(message) for message in messages if message.error() is not None)
             taken = len(messages)
             messages = []  # so that they are gone before there are others
             result.extend(batches(self._system, records))
             records = []
-            events.extend(map(_event_of, errors))
             most -= taken
             if taken < _SLICE or most <= 0 or events:
                 break

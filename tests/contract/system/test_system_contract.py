@@ -338,19 +338,6 @@ def test_a_reader_is_at_the_end_after_the_last_record(system):
     assert consumer.position(ssp) >= system.upcoming(ssp)
 
 
-def test_seek_goes_back_and_forth(system):
-    stream = system.create()
-    ssp = system.ssp(stream)
-    system.write(stream, *[b"%d" % i for i in range(10)])
-    consumer = system.reader((ssp, 0))
-    assert len(system.read(stream, consumer=consumer)) == 10
-    consumer.seek(ssp, 4)
-    assert consumer.position(ssp) == 4
-    assert [value for _, _, value in system.read(stream, consumer=consumer)] == [b"%d" % i for i in range(4, 10)]
-    consumer.seek(ssp, 9)
-    assert [value for _, _, value in system.read(stream, consumer=consumer)] == [b"9"]
-
-
 def test_a_paused_partition_returns_nothing_and_keeps_its_position(system):
     stream = system.create(partitions=2)
     paused, running = system.ssp(stream, 0), system.ssp(stream, 1)

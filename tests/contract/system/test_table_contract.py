@@ -22,7 +22,6 @@ from test_system_contract import (  # noqa: F401
     test_an_unknown_stream_cannot_be_read,
     test_reading_beyond_the_end_fails,
     test_records_come_back_in_the_order_sent_with_growing_offsets,
-    test_seek_goes_back_and_forth,
 )
 
 from samzapy.api.system import StreamSpec

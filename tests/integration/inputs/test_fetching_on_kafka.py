@@ -101,37 +101,6 @@ def test_both_ways_find_the_same_records_around_aborted_ones(kafka_settings, kaf
 
 
 @pytest.mark.parametrize("compiled", WAYS)
-def test_a_partition_goes_on_where_it_was_moved_to_however_often_that_is(compiled, topic, producer, reader):
-    chosen, name = random.Random(5), topic(3)
-    ssps = [SystemStreamPartition("kafka", name, number) for number in range(3)]
-    producer.send([OutgoingRecord(name, None, b"%d" % n, n % 3) for n in range(6_000)])
-    producer.flush()
-    consumer = reader(dict.fromkeys(ssps, 0), compiled=compiled)
-    expected, deadline = dict.fromkeys(ssps, 0), SYSTEM_CLOCK.monotonic() + DEADLINE_S
-    for _ in range(40):
-        ssp = chosen.choice(ssps)
-        paused = chosen.random() < 0.3
-        if paused:
-            consumer.pause([ssp])
-        expected[ssp] = chosen.randrange(2_000)
-        consumer.seek(ssp, expected[ssp])
-        if paused:
-            consumer.pause([])
-        for _ in range(chosen.randrange(3)):
-            for batch in consumer.poll(0.05, chosen.randrange(1, 400)):
-                assert batch.offsets[0] == expected[batch.ssp], batch.ssp
-                expected[batch.ssp] = batch.offsets[-1] + 1
-    while min(expected.values()) < 2_000:
-        assert SYSTEM_CLOCK.monotonic() < deadline, expected
-        for batch in consumer.poll(0.1, 400):
-            assert (batch.offsets[0], batch.values[0]) == (
-                expected[batch.ssp],
-                b"%d" % (3 * expected[batch.ssp] + batch.ssp.partition),
-            )
-            expected[batch.ssp] = batch.offsets[-1] + 1
-
-
-@pytest.mark.parametrize("compiled", WAYS)
 def test_a_consumer_may_be_closed_while_records_wait_and_a_thread_polls(compiled, topic, producer, reader):
     name = topic()
     producer.send([OutgoingRecord(name, None, b"x" * 500, 0) for _ in range(20_000)])
@@ -183,28 +152,10 @@ def grown(admin, consumer, ssps):
     return dict.fromkeys(ssps, 10)
 
 
-def truncated(admin, consumer, ssps):
-    for ssp in ssps:
-        admin.delete_records(ssp, 7)
-    consumer.seek(ssps[0], 3)
-    return dict.fromkeys(ssps, 1_000)
-
-
-def paused(admin, consumer, ssps):
-    consumer.pause(ssps)
-    assert consumer.poll(0.2, 100) == []
-    for ssp in ssps:
-        consumer.seek(ssp, 4)
-    consumer.pause([])
-    return dict.fromkeys(ssps, 10)
-
-
 EVENTS = {
     deleted: UnknownStream,
     made_anew: UnknownStream,
     grown: {0: 0, 1: 0},
-    truncated: OffsetOutOfRange,
-    paused: {0: 6, 1: 6},
 }
 
 
@@ -218,3 +169,13 @@ def test_an_event_of_the_topic_ends_polls_alike(event, compiled, kafka_admin, to
     consumer = reader(dict.fromkeys(ssps, 0), compiled=compiled)
     assert outcome(consumer, dict.fromkeys(ssps, 10)) == {0: 10, 1: 10}
     assert outcome(consumer, event(kafka_admin, consumer, ssps)) == EVENTS[event]
+
+
+@pytest.mark.parametrize("compiled", WAYS)
+def test_a_position_before_the_log_is_out_of_range_alike(compiled, kafka_admin, topic, producer, reader):
+    name = topic()
+    producer.send([OutgoingRecord(name, None, b"%d" % n, 0) for n in range(10)])
+    producer.flush()
+    ssp = SystemStreamPartition("kafka", name, 0)
+    kafka_admin.delete_records(ssp, 7)
+    assert outcome(reader({ssp: 3}, compiled=compiled), {ssp: 10}) == OffsetOutOfRange

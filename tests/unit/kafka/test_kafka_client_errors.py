@@ -8,12 +8,10 @@ import pytest
 import trustme
 from confluent_kafka import KafkaError, KafkaException
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemSettings
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
+from samzapy.errors import EnvironmentFailure
 from samzapy.system.kafka import fetching
 from samzapy.system.kafka.client import LOGGER, ClientErrors, reach
-from samzapy.system.kafka.consumer import KafkaConsumer
 from samzapy.system.kafka.fetching import open_consumer
 from samzapy.system.kafka.settings import consumer_properties, expired_certificate, principal
 from samzapy.testing import ManualClock
@@ -105,19 +103,6 @@ def test_a_broker_that_is_too_slow_is_given_up_in_time():
     with pytest.raises(EnvironmentFailure, match="cannot reach here:9092 within 10 s"):
         reach(BusyBroker(clock, 60), ClientErrors("kafka", "here:9092"), clock)
     assert 10 <= clock.monotonic() < 11
-
-
-def test_a_seek_mends_an_offset_out_of_range_of_its_own_partition_only():
-    mended, other = (SystemStreamPartition("kafka", "in", partition) for partition in (0, 1))
-    consumer = KafkaConsumer({}, ClientErrors("kafka", "here:9092"))
-    consumer._positions = {mended: 5, other: 5}
-    consumer._failure = OffsetOutOfRange(mended, 5, 10, 20)
-    consumer.seek(other, 7)
-    with pytest.raises(OffsetOutOfRange):
-        consumer.poll(0.0, 1)
-    consumer.seek(mended, 10)
-    with pytest.raises(EnvironmentFailure, match="is not started"):
-        consumer.poll(0.0, 1)
 
 
 EXPIRY = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)

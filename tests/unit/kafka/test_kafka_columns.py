@@ -1,11 +1,11 @@
 import gc
 from itertools import pairwise
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samzapy.system.kafka.fetching import batches, split_errors
+from samzapy.system.kafka.fetching import batches
 
 
 def message(topic, partition, offset, headers=None, error=None):
@@ -58,9 +58,3 @@ def test_batches_are_the_messages_in_their_order(targets):
     flat = [(batch.ssp.stream, batch.ssp.partition, offset) for batch in found for offset in batch.offsets]
     assert flat == [(topic, partition, offset) for offset, (topic, partition) in enumerate(targets)]
     assert all(one.ssp != other.ssp for one, other in pairwise(found))
-
-
-def test_errors_are_taken_out():
-    good, bad = message("t", 0, 1), message("t", 0, 2, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))
-    assert split_errors([good]) == ([good], [])
-    assert split_errors([good, bad]) == ([good], [bad])

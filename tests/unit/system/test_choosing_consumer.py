@@ -78,13 +78,6 @@ def test_a_paused_partition_keeps_what_waits_until_it_is_resumed(rig):
     assert rig.poll() == [(SLOW, 10, 19)]
 
 
-def test_a_seek_drops_what_was_read_ahead(rig):
-    rig.send("slow", 500)
-    rig.poll()
-    rig.consumer.seek(SLOW, 200)
-    assert rig.poll() == [(SLOW, 200, 209)]
-
-
 def test_nothing_but_the_bootstrap_partition_is_fetched_until_what_was_handed_out_is_processed():
     processed = {URGENT: 0}
     left = []
