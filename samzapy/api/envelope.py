@@ -20,7 +20,6 @@ The header `samzapy-id` is text, eleven fields with colons between them:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
 from itertools import repeat
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
@@ -175,28 +174,12 @@ ID_HEADER = "samzapy-id"
 #: The kinds of records that carry an id.
 OUTPUT, LETTER = "out", "letter"
 _VERSION = "2:"
-_FIELDS = 8
 
 
-@dataclass(frozen=True)
-class Origin:
-    """The fields of a source. Version 1 had neither the job, nor the system, nor the stream's id: they are empty
-    then."""
-
-    job: str
-    job_id: str
-    system: str
-    stream: str
-    stream_id: str
-    partition: int
-    _: KW_ONLY
-    task: str = ""
-    kind: str = OUTPUT
-
-    @property
-    def source(self) -> str:
-        """The source as ids of version 2 spell it."""
-        return _VERSION + ":".join(quote(str(field), safe="") for field in vars(self).values())
+def source_of(job: tuple[str, str], ssp: SystemStreamPartition, stream_id: str, task: str, kind: str) -> str:
+    """The source of an id: everything before its offset. `job`: its name and id."""
+    fields = (*job, ssp.system, ssp.stream, stream_id, ssp.partition, task, kind)
+    return _VERSION + ":".join(quote(str(field), safe="") for field in fields)
 
 
 class OutputId(NamedTuple):
@@ -227,16 +210,3 @@ class OutputId(NamedTuple):
         stream, partition, offset, rest = text.rsplit("/", 3)
         number, at, task = rest.partition("@")
         return cls(f"{stream}/{int(partition)}{at}{unquote(task)}", int(offset), int(number))
-
-    @property
-    def origin(self) -> Origin:
-        """The fields of the source. Raises ValueError if it is malformed."""
-        if self.source.startswith(_VERSION):
-            fields = [unquote(field) for field in self.source.removeprefix(_VERSION).split(":")]
-            if len(fields) != _FIELDS:
-                raise ValueError(f"header {ID_HEADER} has source {self.source!r}: expected {_FIELDS} fields")
-            job, job_id, system, stream, stream_id, partition, task, kind = fields
-            return Origin(job, job_id, system, stream, stream_id, int(partition), task=task, kind=kind)
-        stream, _, rest = self.source.rpartition("/")
-        partition, _, task = rest.partition("@")
-        return Origin("", "", "", stream, "", int(partition), task=task)

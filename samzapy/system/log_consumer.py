@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -22,15 +22,24 @@ class Fetch(NamedTuple):
     batch: RecordBatch | None
 
 
-class LogReader(ABC):
-    """The log that a consumer reads."""
+class LogConsumer(SystemConsumer):
+    """Keeps positions and pauses; partitions take turns at being first. Subclasses read the log."""
+
+    def __init__(self, system: str) -> None:
+        self._system = system
+        self._started = False
+        self._positions: dict[SystemStreamPartition, int] = {}
+        #: By stream, the id of the stream that the positions are of.
+        self._ids: dict[str, str] = {}
+        self._order: list[SystemStreamPartition] = []
+        self._paused: frozenset[SystemStreamPartition] = frozenset()
 
     @abstractmethod
-    def open(self, ssps: Iterable[SystemStreamPartition]) -> None:
+    def _open(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Get ready to read. Raises UnknownStream."""
 
     @abstractmethod
-    def read(
+    def _read(
         self, positions: Sequence[tuple[SystemStreamPartition, int]], max_records: int
     ) -> dict[SystemStreamPartition, Fetch]:
         """Committed records from the positions on, at most `max_records` in all, earlier partitions first.
@@ -39,31 +48,13 @@ class LogReader(ABC):
         OffsetOutOfRange, or UnknownStream if a stream was deleted.
         """
 
-    def stream_id(self, stream: str) -> str:
+    @abstractmethod
+    def _wait(self, timeout_s: float) -> float:
+        """Wait for records that the last `_read` has not seen. Returns the seconds spent, `timeout_s` if none came."""
+
+    def _stream_id(self, stream: str) -> str:
         """The current id of a stream; empty if there is none, or if the system has no ids."""
         return ""
-
-    @abstractmethod
-    def wait(self, timeout_s: float) -> float:
-        """Wait for records that the last `read` has not seen. Returns the seconds spent, `timeout_s` if none came."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the client."""
-
-
-class LogConsumer(SystemConsumer):
-    """Keeps positions and pauses over a `LogReader`; partitions take turns at being first."""
-
-    def __init__(self, system: str, make_reader: Callable[[], LogReader]) -> None:
-        self._system = system
-        self._make_reader = make_reader
-        self._reader: LogReader | None = None
-        self._positions: dict[SystemStreamPartition, int] = {}
-        #: By stream, the id of the stream that the positions are of.
-        self._ids: dict[str, str] = {}
-        self._order: list[SystemStreamPartition] = []
-        self._paused: frozenset[SystemStreamPartition] = frozenset()
 
     def start(
         self,
@@ -72,24 +63,22 @@ class LogConsumer(SystemConsumer):
         epochs: Mapping[SystemStreamPartition, int] = MappingProxyType({}),
     ) -> None:
         self._positions = dict(offsets)
-        self._ids = {stream.stream: stream_id for stream, stream_id in ids.items() if stream_id}
-        self._order = list(self._positions)
-        self._reader = self._make_reader()
-        self._reader.open(self._order)
-        for stream in {ssp.stream for ssp in self._order} - self._ids.keys():
-            self._ids[stream] = self._reader.stream_id(stream)
-        self._check_ids(self._reader)
+        self._order = list(offsets)
+        self._started = True
+        self._open(self._order)
+        self._ids = {stream: self._stream_id(stream) for stream in {ssp.stream for ssp in self._order}}
+        self._ids.update((stream.stream, stream_id) for stream, stream_id in ids.items() if stream_id)
+        self._check_ids()
 
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
-        reader = self._reader
-        if reader is None:
+        if not self._started:
             raise EnvironmentFailure(f"the consumer of system '{self._system}' is not started, or closed")
         waited = 0.0
         while True:
-            batches, passed = self._read(reader, max_records)
+            batches, passed = self._fetch(max_records)
             if batches or passed or waited >= timeout_s:
                 return batches
-            waited += reader.wait(timeout_s - waited)
+            waited += self._wait(timeout_s - waited)
 
     def position(self, ssp: SystemStreamPartition) -> int:
         return self._positions[ssp]
@@ -98,18 +87,16 @@ class LogConsumer(SystemConsumer):
         self._paused = frozenset(ssps)
 
     def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        self._started = False
 
-    def _read(self, reader: LogReader, max_records: int) -> tuple[list[RecordBatch], bool]:
+    def _fetch(self, max_records: int) -> tuple[list[RecordBatch], bool]:
         """The records that are there, and whether a position has passed a hole without any."""
         positions, paused = self._positions, self._paused
-        # Also when all are paused: `wait` then waits for records after this read.
+        # Also when all are paused: `_wait` then waits for records after this read.
         try:
-            fetched = reader.read([(ssp, positions[ssp]) for ssp in self._order if ssp not in paused], max_records)
+            fetched = self._read([(ssp, positions[ssp]) for ssp in self._order if ssp not in paused], max_records)
         except (UnknownStream, OffsetOutOfRange):
-            self._check_ids(reader)
+            self._check_ids()
             raise
         batches, passed = [], False
         for ssp, (position, batch) in fetched.items():
@@ -124,9 +111,9 @@ class LogConsumer(SystemConsumer):
             self._order = self._order[last:] + self._order[:last]
         return batches, passed
 
-    def _check_ids(self, reader: LogReader) -> None:
+    def _check_ids(self) -> None:
         """Raise PositionVoid if a stream was deleted and created again."""
         for stream, before in self._ids.items():
-            now = reader.stream_id(stream)
+            now = self._stream_id(stream)
             if now and now != before:
                 raise PositionVoid.made_anew(f"{self._system}.{stream}", before, now)

@@ -8,13 +8,11 @@ from threading import Lock
 from typing import ClassVar
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import RecordBatch, SystemConsumer, SystemFactory, SystemProducer, SystemSettings, SystemTraits
+from samzapy.api.system import RecordBatch, SystemSettings, SystemTraits
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.system.clients import record_limit
 from samzapy.system.local.database import Log, MemoryDatabase
-from samzapy.system.local.factory import LocalReader, LogAdmin
-from samzapy.system.local.producer import LogProducer
-from samzapy.system.log_consumer import LogConsumer
+from samzapy.system.local.factory import LocalConsumer, LogAdmin, LogSystemFactory
 
 _BATCH = 10_000
 
@@ -56,18 +54,14 @@ class MemoryCluster:
 
     def batches(self, ssp: SystemStreamPartition, *, committed: bool = True) -> Iterator[RecordBatch]:
         """The records of a partition, with those of open transactions unless `committed`."""
-        reader = LocalReader(MemoryLog(ssp.system, self), self.clock, committed=committed)
-        reader.open([ssp])
-        position: int | None = self.admin(ssp.system).offsets([ssp])[ssp].oldest
-        while position is not None:
-            fetch = reader.read([(ssp, position)], _BATCH)[ssp]
-            position = None if fetch.batch is None else fetch.position
-            if fetch.batch is not None:
-                yield fetch.batch
+        consumer = LocalConsumer(MemoryLog(ssp.system, self), committed=committed)
+        consumer.start({ssp: self.admin(ssp.system).offsets([ssp])[ssp].oldest})
+        while batches := consumer.poll(0.0, _BATCH):
+            yield from batches
 
     def admin(self, system: str = "") -> LogAdmin:
         """An admin for a system of that name, by default the cluster's."""
-        return LogAdmin(MemoryLog(system or self.name, self), self.clock)
+        return LogAdmin(MemoryLog(system or self.name, self))
 
 
 class MemoryLog(Log):
@@ -76,6 +70,10 @@ class MemoryLog(Log):
     def __init__(self, system: str, cluster: MemoryCluster) -> None:
         self.system = system
         self.cluster = cluster
+
+    @property
+    def clock(self) -> Clock:
+        return self.cluster.clock
 
     def __str__(self) -> str:
         return f"memory system '{self.system}' ({self.where})"
@@ -88,11 +86,14 @@ class MemoryLog(Log):
         return self.cluster.database
 
 
-class MemorySystemFactory(SystemFactory):
+class MemorySystemFactory(LogSystemFactory):
     """Clients of the cluster that `systems.NAME.cluster` names (default: the system's name); ends with the process.
 
     Other keys of the system mean nothing here and are ignored, so that a job file for Kafka runs unchanged.
     """
+
+    def log(self, settings: SystemSettings) -> MemoryLog:
+        return MemoryLog(settings.name, MemoryCluster.named(settings.properties.get("cluster", settings.name)))
 
     def traits(self, settings: SystemSettings) -> SystemTraits:
         message = "memory: its streams are gone when this process ends, changelogs and checkpoints too"
@@ -102,21 +103,3 @@ class MemorySystemFactory(SystemFactory):
             risks=(("samza.factory", message),),
             transactional=True,
         )
-
-    def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
-        log = memory_log(settings)
-        return LogConsumer(settings.name, lambda: LocalReader(log, log.cluster.clock))
-
-    def producer(
-        self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
-    ) -> SystemProducer:
-        log = memory_log(settings)
-        return LogProducer(log, log.cluster.clock, transactional_id, timeout_ms)
-
-    def admin(self, settings: SystemSettings, client_id: str) -> LogAdmin:
-        return memory_log(settings).cluster.admin(settings.name)
-
-
-def memory_log(settings: SystemSettings) -> MemoryLog:
-    """The log of a system of these settings."""
-    return MemoryLog(settings.name, MemoryCluster.named(settings.properties.get("cluster", settings.name)))

@@ -34,8 +34,8 @@ from samzapy.storage.spec import store_specs
 from samzapy.system.clients import has_transactions, job_clients
 from samzapy.system.local.database import Database
 from samzapy.system.local.producer import Batches, LogProducer
-from samzapy.system.local.streams import ProducerIdentity, StreamEntry
-from samzapy.system.memory import MemoryLog, MemorySystemFactory, memory_log
+from samzapy.system.local.streams import Topic
+from samzapy.system.memory import MemoryLog, MemorySystemFactory
 from samzapy.testing.store import put_back, take_image
 
 #: The value of `systems.NAME.samza.factory` in a tested job.
@@ -72,15 +72,14 @@ class TestedSystemFactory(MemorySystemFactory):
     def producer(
         self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> SystemProducer:
-        log = memory_log(settings)
-        return _TestedProducer(log, log.cluster.clock, transactional_id, timeout_ms, self._line)
+        return _TestedProducer(self.log(settings), transactional_id, timeout_ms, self._line)
 
 
 class _TestedProducer(LogProducer):
     """Writes its records before it returns, as long as the line is not cut."""
 
-    def __init__(self, log: MemoryLog, clock: Clock, transactional_id: str | None, timeout_ms: int, line: Line) -> None:
-        super().__init__(log, clock, transactional_id, timeout_ms)
+    def __init__(self, log: MemoryLog, transactional_id: str | None, timeout_ms: int, line: Line) -> None:
+        super().__init__(log, transactional_id, timeout_ms)
         self._cluster = log.cluster
         self._line = line
 
@@ -88,16 +87,16 @@ class _TestedProducer(LogProducer):
         super().send_columns(columns)
         self.flush()
 
-    def _entry(self, stream: str) -> StreamEntry:
+    def _topic(self, stream: str) -> Topic:
         try:
-            return super()._entry(stream)
+            return super()._topic(stream)
         except UnknownStream:
             admin = self._cluster.admin(self._log.system)
             known = map(admin.describe, admin.list_streams())
             admin.create(StreamSpec(stream, max((item.partitions for item in known if item), default=1)))
-            return super()._entry(stream)
+            return super()._topic(stream)
 
-    def _write(self, batches: Batches, end: Callable[[Database, ProducerIdentity], None] | None = None) -> None:
+    def _write(self, batches: Batches, end: Callable[[Database, str], None] | None = None) -> None:
         if not self._line.is_cut:
             super()._write(batches, end)
 

@@ -36,10 +36,7 @@ from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
 from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.queue import NativeQueue, ReportedQueue
-from samzapy.system.local.database import local_log
-from samzapy.system.local.factory import LocalReader
-from samzapy.system.log_consumer import LogConsumer
-from samzapy.system.memory import memory_log
+from samzapy.system.local.factory import LocalConsumer
 from samzapy.testing import ManualClock, open_store
 
 FULL = KafkaError._QUEUE_FULL
@@ -51,17 +48,17 @@ CHANGES = [(b"k%d" % number, b"v") for number in range(10)]
 
 def local_reads(path, most_bytes):
     settings = SystemSettings("s", "samzapy.system.local:LocalSystemFactory", properties={"path": str(path / "log.db")})
-    return reads_of(settings, local_log(settings), most_bytes)
+    return reads_of(settings, most_bytes)
 
 
 def memory_reads(path, most_bytes):
     settings = SystemSettings("s", "samzapy.system.memory:MemorySystemFactory", properties={"cluster": str(path)})
-    return reads_of(settings, memory_log(settings), most_bytes)
+    return reads_of(settings, most_bytes)
 
 
-def reads_of(settings, log, most_bytes):
+def reads_of(settings, most_bytes):
     factory = system_factory(settings)
-    consumer = LogConsumer("s", lambda: LocalReader(log, ManualClock(), most_bytes))
+    consumer = LocalConsumer(factory.log(settings), most_bytes)
     return factory.admin(settings, "c"), factory.producer(settings, "c"), consumer.poll, consumer
 
 

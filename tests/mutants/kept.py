@@ -110,15 +110,15 @@ _SYSTEMS = (
     ),
     Mutant(
         "samzapy/system/local/streams.py",
-        "    _abort(database, transactional_id)\n    database.execute(\n",
+        "    abort(database, transactional_id)\n    database.execute(\n",
         "    database.execute(\n",
         (_LOCAL, _TRANSACTIONS),
     ),
     Mutant("samzapy/system/local/factory.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
     Mutant(
         "samzapy/system/local/cleaning.py",
-        "_compact(database, topic, slot, result.stable, now_ms)",
-        "_compact(database, topic, slot, result.upcoming, now_ms)",
+        "_compact(database, settings, slot, result.stable, now_ms)",
+        "_compact(database, settings, slot, result.upcoming, now_ms)",
         (_LOCAL,),
     ),
     Mutant("samzapy/system/local/cleaning.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),

@@ -26,7 +26,6 @@ from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.job.model import ContainerModel
 from samzapy.runner.prepare import prepare
 from samzapy.system.local.streams import take_over
-from samzapy.system.memory import memory_log
 from samzapy.testing import ManualClock
 from samzapy.testing.attempt import Attempt, TestedSystemFactory
 from samzapy.testing.job import Workbench
@@ -91,7 +90,7 @@ class ContainerMachine:
             keys["task.poll.batch.size"] = "1"  # polls that end before the position of a task that is ahead
         self.bench = Workbench(SeeingTask, keys, {}, {"left": 3, "right": 3, "stage": 3, "all": 2}, self.clock)
         self.settings = self.bench.job.systems["mem"]
-        self.cluster = memory_log(self.settings).cluster
+        self.cluster = TestedSystemFactory().log(self.settings).cluster
         self.admin = self.cluster.admin("mem")
         self.admin.grow("dead", 4)
         self.producer = TestedSystemFactory().producer(self.settings, "test")

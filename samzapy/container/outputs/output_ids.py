@@ -38,9 +38,9 @@ from samzapy.api.envelope import (
     OUTPUT,
     Headers,
     IncomingMessageEnvelope,
-    Origin,
     OutgoingMessageEnvelope,
     checked_headers,
+    source_of,
 )
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingColumns, OutgoingRecord
@@ -73,8 +73,8 @@ class OutputIds:
         if found is None:
             reader = self._task_name if ssp in self._broadcast else ""
             stream_id = self._stream_id_of(ssp.system_stream)
-            origin = Origin(*self._job, ssp.system, ssp.stream, stream_id, ssp.partition, task=reader, kind=kind)
-            found = self._prefixes[ssp, kind] = f"{origin.source}:".encode()
+            source = source_of(self._job, ssp, stream_id, reader, kind)
+            found = self._prefixes[ssp, kind] = f"{source}:".encode()
         return found
 
     def letter(self, envelope: IncomingMessageEnvelope, number: int) -> bytes:

@@ -35,9 +35,8 @@ from samzapy.api.system import (
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.streams.systems import DatabaseConfig, database_config
 from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
-from samzapy.system.database.reader import DatabaseReader
+from samzapy.system.database.reader import DatabaseConsumer
 from samzapy.system.database.table import Database, SourceTable, bound, find_table
-from samzapy.system.log_consumer import LogConsumer
 
 __all__ = ["DatabaseSystemFactory"]
 
@@ -57,8 +56,7 @@ class DatabaseSystemFactory(SystemFactory):
         return SystemTraits(place=place, upcoming_goes_back=True, read_only=True)
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
-        config = database_config(settings)
-        return LogConsumer(settings.name, lambda: DatabaseReader(config, self._clock))
+        return DatabaseConsumer(database_config(settings), self._clock)
 
     def producer(
         self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000

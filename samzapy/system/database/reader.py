@@ -28,7 +28,7 @@ from samzapy.clock import Clock
 from samzapy.config.streams.systems import DatabaseConfig
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownPartition, UnknownStream
 from samzapy.system.database.table import Database, Record, Row, Rows, SourceTable, find_table
-from samzapy.system.log_consumer import Fetch, LogReader
+from samzapy.system.log_consumer import Fetch, LogConsumer
 from samzapy.system.producing import partition_of
 
 logger = logging.getLogger(__name__)
@@ -238,17 +238,18 @@ class TableStream:
 _LEAST_WAIT_S = 0.001
 
 
-class DatabaseReader(LogReader):
+class DatabaseConsumer(LogConsumer):
     """Reads each table when it is due: again at once while there is more, else after its poll interval."""
 
     def __init__(self, config: DatabaseConfig, clock: Clock) -> None:
+        super().__init__(config.system)
         self._config = config
         self._database = Database(config)
         self._clock = clock
         self._streams: dict[str, TableStream] = {}
         self._wanted: set[str] = set()
 
-    def open(self, ssps: Iterable[SystemStreamPartition]) -> None:
+    def _open(self, ssps: Iterable[SystemStreamPartition]) -> None:
         by_stream: dict[str, list[SystemStreamPartition]] = {}
         for ssp in ssps:
             by_stream.setdefault(ssp.stream, []).append(ssp)
@@ -260,7 +261,7 @@ class DatabaseReader(LogReader):
                 self._streams[stream] = TableStream(source, connection, self._clock)
                 self._streams[stream].check(partitions)
 
-    def read(
+    def _read(
         self, positions: Sequence[tuple[SystemStreamPartition, int]], max_records: int
     ) -> dict[SystemStreamPartition, Fetch]:
         by_stream: dict[str, dict[SystemStreamPartition, int]] = {}
@@ -276,11 +277,12 @@ class DatabaseReader(LogReader):
                 fetched |= result
         return fetched
 
-    def wait(self, timeout_s: float) -> float:
+    def _wait(self, timeout_s: float) -> float:
         due = min((self._streams[stream].wait_s for stream in self._wanted), default=timeout_s)
         pause = min(timeout_s, max(due, _LEAST_WAIT_S))
         time.sleep(pause)
         return pause
 
     def close(self) -> None:
+        super().close()
         self._database.close()

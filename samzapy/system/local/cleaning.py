@@ -13,10 +13,9 @@ import sqlite3
 import threading
 from typing import Any
 
-from samzapy.clock import Clock
 from samzapy.errors import SamzapyError
 from samzapy.system.local.database import Database, Log
-from samzapy.system.local.streams import LEAST_DIRTY, Topic, bounds, first_not_older
+from samzapy.system.local.streams import LEAST_DIRTY, TopicSettings, bounds, first_not_older
 
 logger = logging.getLogger(__name__)
 
@@ -38,46 +37,46 @@ _DELETE = (
 )
 
 
-def is_due(database: Database, topic: Topic, slot: int) -> bool:
+def is_due(database: Database, settings: TopicSettings, slot: int) -> bool:
     """Whether the partition has grown enough since it was last cleaned."""
     with database.read():
         row = database.execute("SELECT dirty_records, clean_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
-    return row is not None and topic.needs_cleaning(row[0], row[0] + row[1])
+    return row is not None and settings.needs_cleaning(row[0], row[0] + row[1])
 
 
-def clean(database: Database, topic: Topic, slot: int, now_ms: int) -> int:
+def clean(database: Database, settings: TopicSettings, slot: int, now_ms: int) -> int:
     """Drop the records that the topic's policy does not keep; returns their number."""
     with database.alone():
-        return _clean(database, topic, slot, now_ms)
+        return _clean(database, settings, slot, now_ms)
 
 
-def _clean(database: Database, topic: Topic, slot: int, now_ms: int) -> int:
+def _clean(database: Database, settings: TopicSettings, slot: int, now_ms: int) -> int:
     with database.read():
         result = bounds(database, slot)
         row = database.execute("SELECT dirty_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
-        kept = first_not_older(database, slot, now_ms - topic.retention_ms) if topic.expires else None
+        kept = first_not_older(database, slot, now_ms - settings.retention_ms) if settings.expires else None
     if result is None:
         return 0
     removed = 0
-    if topic.expires:
+    if settings.expires:
         before = max(result.oldest, min(result.upcoming if kept is None else kept, result.stable))
         with database.write():
             database.execute("UPDATE partitions SET oldest = max(oldest, ?) WHERE slot = ?", (before, slot))
         removed += _drop(database, slot, _EXPIRED, (slot, before))
-    if topic.compacted:
-        removed += _compact(database, topic, slot, result.stable, now_ms)
+    if settings.compacted:
+        removed += _compact(database, settings, slot, result.stable, now_ms)
     _count(database, slot, row[0])
     return removed
 
 
-def _compact(database: Database, topic: Topic, slot: int, until: int, now_ms: int) -> int:
-    if topic.min_compaction_lag_ms > 0:
+def _compact(database: Database, settings: TopicSettings, slot: int, until: int, now_ms: int) -> int:
+    if settings.min_compaction_lag_ms > 0:
         with database.read():
-            young = first_not_older(database, slot, now_ms - topic.min_compaction_lag_ms + 1)
+            young = first_not_older(database, slot, now_ms - settings.min_compaction_lag_ms + 1)
         until = until if young is None else min(until, young)
     removed = _drop(database, slot, _REPLACED, {"slot": slot, "until": until})
     with database.write():
-        horizon = _tombstone_horizon(database, slot, until, now_ms, topic.delete_retention_ms)
+        horizon = _tombstone_horizon(database, slot, until, now_ms, settings.delete_retention_ms)
     return removed + _drop(database, slot, _TOMBSTONES, (slot, horizon))
 
 
@@ -125,27 +124,26 @@ class Cleaner:
     logged: a log that is not cleaned is larger, and nothing else. Used by the thread of the writer.
     """
 
-    def __init__(self, log: Log, clock: Clock) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._clock = clock
         self._written: dict[int, int] = {}
-        self._pending: dict[int, Topic] = {}
+        self._pending: dict[int, TopicSettings] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def note(self, topic: Topic, slot: int, records: int) -> None:
+    def note(self, settings: TopicSettings, slot: int, records: int) -> None:
         """Note the number of records written to a partition."""
-        if not (topic.compacted or topic.expires):
+        if not (settings.compacted or settings.expires):
             return
         written = self._written[slot] = self._written.get(slot, 0) + records
         if written >= LEAST_DIRTY:
             self._written[slot] = 0
-            self.request(topic, slot)
+            self.request(settings, slot)
 
-    def request(self, topic: Topic, slot: int) -> None:
+    def request(self, settings: TopicSettings, slot: int) -> None:
         """Clean the partition if it is due."""
         with self._lock:
-            self._pending[slot] = topic
+            self._pending[slot] = settings
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="samzapy-cleaner", daemon=True)
                 self._thread.start()
@@ -176,6 +174,6 @@ class Cleaner:
                 if not self._pending:
                     self._thread = None
                     return
-                slot, topic = self._pending.popitem()
-            if is_due(database, topic, slot):
-                clean(database, topic, slot, self._clock.wall_ms())
+                slot, settings = self._pending.popitem()
+            if is_due(database, settings, slot):
+                clean(database, settings, slot, self._log.clock.wall_ms())

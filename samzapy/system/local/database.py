@@ -19,7 +19,7 @@ from typing import Any
 from uuid import uuid4
 
 from samzapy.api.system import SystemSettings
-from samzapy.clock import SYSTEM_CLOCK
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.reading.keys import at_home
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError
 
@@ -238,9 +238,14 @@ class MemoryDatabase(Database):
 
 
 class Log(ABC):
-    """The place of a system's log."""
+    """The place of a system's log. `clock` dates its records and times transactions out."""
 
     system: str
+
+    @property
+    @abstractmethod
+    def clock(self) -> Clock:
+        """The clock now."""
 
     @property
     @abstractmethod
@@ -264,6 +269,7 @@ class LocalLog(Log):
     system: str
     path: Path
     synchronous: str = "normal"
+    clock: Clock = SYSTEM_CLOCK
 
     def __str__(self) -> str:
         return f"local system '{self.system}' ({self.path})"
@@ -329,7 +335,7 @@ class LocalLog(Log):
             waited += _RETRY_S
 
 
-def local_log(settings: SystemSettings) -> LocalLog:
+def local_log(settings: SystemSettings, clock: Clock = SYSTEM_CLOCK) -> LocalLog:
     """Read `path` and `synchronous`; ignores other keys. Raises ConfigError."""
     prefix, properties = f"systems.{settings.name}.", settings.properties
     problems = []
@@ -345,7 +351,7 @@ def local_log(settings: SystemSettings) -> LocalLog:
         problems.append(ConfigProblem(f"{prefix}synchronous", synchronous, "normal or full"))
     if problems:
         raise ConfigError(problems)
-    return LocalLog(settings.name, file, synchronous)
+    return LocalLog(settings.name, file, synchronous, clock)
 
 
 def _create_file(path: Path) -> None:

@@ -1,7 +1,8 @@
-"""`systems.NAME.samza.factory=local`: the clients of a log in a file; the reader and the admin of any log."""
+"""The clients of a log, and `systems.NAME.samza.factory=local`: those of a log in a file."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -13,7 +14,6 @@ from samzapy.api.system import (
     StreamDescription,
     StreamSpec,
     SystemAdmin,
-    SystemConsumer,
     SystemFactory,
     SystemProducer,
     SystemSettings,
@@ -23,11 +23,11 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownStream
 from samzapy.system.clients import record_limit
 from samzapy.system.local.cleaning import clean
-from samzapy.system.local.database import Database, Log, local_log
+from samzapy.system.local.database import Database, LocalLog, Log, local_log
 from samzapy.system.local.producer import LogProducer
 from samzapy.system.local.streams import (
     Bounds,
-    StreamEntry,
+    Topic,
     bounds,
     create_stream,
     decode_headers,
@@ -39,7 +39,7 @@ from samzapy.system.local.streams import (
     stream_names,
     truncate,
 )
-from samzapy.system.log_consumer import MOST_BYTES_PER_POLL, Fetch, LogConsumer, LogReader
+from samzapy.system.log_consumer import MOST_BYTES_PER_POLL, Fetch, LogConsumer
 
 _RECORDS = (
     "SELECT position, key, value, timestamp, headers FROM records "
@@ -50,33 +50,36 @@ _ROWS_PER_STEP = 256
 _VALUE = 2
 
 
-class LocalReader(LogReader):
-    """A reader that connects in `open`."""
+class LocalConsumer(LogConsumer):
+    """Connects in `start`."""
 
-    def __init__(
-        self, log: Log, clock: Clock, most_bytes: int = MOST_BYTES_PER_POLL, *, committed: bool = True
-    ) -> None:
+    def __init__(self, log: Log, most_bytes: int = MOST_BYTES_PER_POLL, *, committed: bool = True) -> None:
         """With `committed` false it also reads the records of open transactions."""
+        super().__init__(log.system)
         self._committed = committed
         self._log = log
         self._most_bytes = most_bytes
-        self._clock = clock
         self._database: Database | None = None
         self._slots: dict[SystemStreamPartition, int] = {}
         self._seen = -1
 
-    def open(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        database = self._database = self._log.open(create=False)
-        entries = {}
-        for ssp in ssps:
-            if ssp.stream not in entries:
-                entry = None if database is None else find_stream(database, ssp.stream)
-                if entry is None:
-                    raise UnknownStream(ssp.system, ssp.stream, self._log.where)
-                entries[ssp.stream] = entry
-            self._slots[ssp] = entries[ssp.stream].slot(ssp)
+    def close(self) -> None:
+        super().close()
+        if self._database is not None:
+            self._database.close()
 
-    def read(
+    def _open(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        database = self._database = self._log.open(create=False)
+        topics: dict[str, Topic] = {}
+        for ssp in ssps:
+            if ssp.stream not in topics:
+                topic = None if database is None else find_stream(database, ssp.stream)
+                if topic is None:
+                    raise UnknownStream(ssp.system, ssp.stream, self._log.where)
+                topics[ssp.stream] = topic
+            self._slots[ssp] = topics[ssp.stream].slot(ssp)
+
+    def _read(
         self, positions: Sequence[tuple[SystemStreamPartition, int]], max_records: int
     ) -> dict[SystemStreamPartition, Fetch]:
         database = self._opened()
@@ -93,7 +96,7 @@ class LocalReader(LogReader):
                 if not oldest <= position <= upcoming:
                     raise OffsetOutOfRange(ssp, position, oldest, upcoming)
                 blocked = blocked or stable < upcoming
-                fetched[ssp], size = self._fetch(database, ssp, (position, stable), max_records, budget)
+                fetched[ssp], size = self._read_one(database, ssp, (position, stable), max_records, budget)
                 batch = fetched[ssp].batch
                 if batch is not None:
                     max_records -= len(batch.offsets)
@@ -101,19 +104,15 @@ class LocalReader(LogReader):
                     if max_records <= 0 or budget <= 0:
                         break
         if blocked:
-            end_overdue(database, self._clock.wall_ms())
+            end_overdue(database, self._log.clock.wall_ms())
         return fetched
 
-    def stream_id(self, stream: str) -> str:
-        entry = None if self._database is None else find_stream(self._database, stream)
-        return "" if entry is None else entry.topic.stream_id
+    def _stream_id(self, stream: str) -> str:
+        topic = None if self._database is None else find_stream(self._database, stream)
+        return "" if topic is None else topic.stream_id
 
-    def wait(self, timeout_s: float) -> float:
+    def _wait(self, timeout_s: float) -> float:
         return self._opened().wait(self._seen, timeout_s)
-
-    def close(self) -> None:
-        if self._database is not None:
-            self._database.close()
 
     def _opened(self) -> Database:
         if self._database is None:
@@ -122,7 +121,7 @@ class LocalReader(LogReader):
         assert self._database is not None
         return self._database
 
-    def _fetch(
+    def _read_one(
         self,
         database: Database,
         ssp: SystemStreamPartition,
@@ -155,17 +154,39 @@ class LocalReader(LogReader):
         return Fetch(stable if complete else offsets[-1] + 1, batch), size
 
 
-class LocalSystemFactory(SystemFactory):
+class LogSystemFactory(SystemFactory):
+    """Clients of the log of a system."""
+
+    @abstractmethod
+    def log(self, settings: SystemSettings) -> Log:
+        """The log. Raises ConfigError."""
+
+    def check(self, settings: SystemSettings) -> None:
+        self.log(settings)
+
+    def consumer(self, settings: SystemSettings, client_id: str) -> LocalConsumer:
+        return LocalConsumer(self.log(settings))
+
+    def producer(
+        self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
+    ) -> SystemProducer:
+        return LogProducer(self.log(settings), transactional_id, timeout_ms)
+
+    def admin(self, settings: SystemSettings, client_id: str) -> LogAdmin:
+        return LogAdmin(self.log(settings))
+
+
+class LocalSystemFactory(LogSystemFactory):
     """Clients of the file that `systems.NAME.path` names. `clock` dates records and times transactions out."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
 
-    def check(self, settings: SystemSettings) -> None:
-        local_log(settings)
+    def log(self, settings: SystemSettings) -> LocalLog:
+        return local_log(settings, self._clock)
 
     def traits(self, settings: SystemSettings) -> SystemTraits:
-        log = local_log(settings)
+        log = self.log(settings)
         message = "normal: a power cut may take back the newest commits, of outputs, changelogs and checkpoints alike"
         return SystemTraits(
             max_record_bytes=record_limit(settings),
@@ -174,25 +195,12 @@ class LocalSystemFactory(SystemFactory):
             transactional=True,
         )
 
-    def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
-        log = local_log(settings)
-        return LogConsumer(settings.name, lambda: LocalReader(log, self._clock))
-
-    def producer(
-        self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
-    ) -> SystemProducer:
-        return LogProducer(local_log(settings), self._clock, transactional_id, timeout_ms)
-
-    def admin(self, settings: SystemSettings, client_id: str) -> LogAdmin:
-        return LogAdmin(local_log(settings), self._clock)
-
 
 class LogAdmin(SystemAdmin):
     """An admin that can also compact. Only `create` makes a file; without the file there are no streams."""
 
-    def __init__(self, log: Log, clock: Clock) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._clock = clock
         self._database: Database | None = None
         self._closed = False
 
@@ -203,10 +211,10 @@ class LogAdmin(SystemAdmin):
 
     def describe(self, stream: str) -> StreamDescription | None:
         database = self._open(create=False)
-        entry = None if database is None else find_stream(database, stream)
-        if entry is None:
+        topic = None if database is None else find_stream(database, stream)
+        if topic is None:
             return None
-        return StreamDescription(stream, entry.topic.partitions, entry.topic.stream_id, dict(entry.topic.config))
+        return StreamDescription(stream, len(topic.slots), topic.stream_id, dict(topic.settings.config))
 
     def list_streams(self) -> list[str]:
         database = self._open(create=False)
@@ -230,8 +238,8 @@ class LogAdmin(SystemAdmin):
         return offsets
 
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
-        database, entry = self._stream(ssp.stream)
-        slot = entry.slot(ssp)
+        database, topic = self._stream(ssp.stream)
+        slot = topic.slot(ssp)
         with database.write():
             oldest, upcoming, _ = self._bounds(ssp, database, slot)
             if before > upcoming:
@@ -240,8 +248,8 @@ class LogAdmin(SystemAdmin):
                 truncate(database, slot, before)
 
     def grow(self, stream: str, partitions: int) -> None:
-        database, entry = self._stream(stream)
-        grow_stream(database, entry, partitions)
+        database, topic = self._stream(stream)
+        grow_stream(database, topic, partitions)
 
     def delete(self, stream: str) -> None:
         database, _ = self._stream(stream)
@@ -252,9 +260,9 @@ class LogAdmin(SystemAdmin):
         first compacted `delete.retention.ms` ago, drop records older than `retention.ms`. Returns the number of dropped
         records.
         """
-        database, entry = self._stream(stream)
-        now = self._clock.wall_ms()
-        return sum(clean(database, entry.topic, slot, now) for slot in entry.slots)
+        database, topic = self._stream(stream)
+        now = self._log.clock.wall_ms()
+        return sum(clean(database, topic.settings, slot, now) for slot in topic.slots)
 
     def close(self) -> None:
         self._closed = True
@@ -269,18 +277,18 @@ class LogAdmin(SystemAdmin):
             self._database = self._log.open(create=create)
         return self._database
 
-    def _stream(self, stream: str) -> tuple[Database, StreamEntry]:
+    def _stream(self, stream: str) -> tuple[Database, Topic]:
         database = self._open(create=False)
-        entry = None if database is None else find_stream(database, stream)
-        if database is None or entry is None:
+        topic = None if database is None else find_stream(database, stream)
+        if database is None or topic is None:
             raise UnknownStream(self._log.system, stream, self._log.where)
-        return database, entry
+        return database, topic
 
     @contextmanager
     def _reading(self, ssp: SystemStreamPartition) -> Iterator[tuple[Database, int, Bounds]]:
         """A read, with the partition's slot and bounds. Raises UnknownStream, UnknownPartition."""
-        database, entry = self._stream(ssp.stream)
-        slot = entry.slot(ssp)
+        database, topic = self._stream(ssp.stream)
+        slot = topic.slot(ssp)
         with database.read():
             yield database, slot, self._bounds(ssp, database, slot)
 

@@ -11,7 +11,6 @@ from typing import Any
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import ColumnProducer, OutgoingColumns
-from samzapy.clock import Clock
 from samzapy.errors import (
     EnvironmentFailure,
     ProducerError,
@@ -19,7 +18,6 @@ from samzapy.errors import (
     RetriableError,
     TransactionAborted,
     TransactionIndeterminate,
-    UnknownPartition,
     UnknownStream,
 )
 from samzapy.system.local import streams
@@ -27,7 +25,6 @@ from samzapy.system.local.cleaning import Cleaner, is_due
 from samzapy.system.local.database import Database, Log, OutcomeUnknown
 from samzapy.system.local.streams import (
     ProducerIdentity,
-    StreamEntry,
     Topic,
     encode_header_column,
     find_stream,
@@ -60,10 +57,9 @@ class PendingRecords:
     Null keys are spread round robin; a record without a timestamp gets the time at which it was added.
     """
 
-    def __init__(self, system: str, topic_of: Callable[[str], Topic], clock: Clock) -> None:
-        self._system = system
+    def __init__(self, log: Log, topic_of: Callable[[str], Topic]) -> None:
+        self._log = log
         self._topic_of = topic_of
-        self._clock = clock
         self._hashes = KeyHashes()
         self._spread = count()
         self._columns: dict[SystemStreamPartition, Columns] = {}
@@ -76,7 +72,7 @@ class PendingRecords:
         if not values:
             return
         keys, headers = columns.keys or absent, columns.headers or absent
-        now = self._clock.wall_ms()
+        now = self._log.clock.wall_ms()
         stamps = [now if time is None else time for time in columns.timestamps or absent]
         if isinstance(columns.partitions, int):
             self._extend(stream, columns.partitions, keys, values, stamps, headers)
@@ -98,7 +94,7 @@ class PendingRecords:
         self, columns: OutgoingColumns, keys: Sequence[bytes | None], absent: Sequence[None]
     ) -> Sequence[int]:
         """The partition of each record."""
-        count, hashes, spread = self._topic_of(columns.stream).partitions, self._hashes, self._spread
+        count, hashes, spread = len(self._topic_of(columns.stream).slots), self._hashes, self._spread
         named, deciding = columns.partitions, columns.partition_keys
         if deciding is not None:
             keys = [key if chosen is None else chosen for key, chosen in zip(keys, deciding, strict=True)]
@@ -117,14 +113,14 @@ class PendingRecords:
         timestamps: Sequence[int],
         headers: Sequence[Headers | None],
     ) -> None:
-        topic, target = self._topic_of(stream), SystemStreamPartition(self._system, stream, partition)
-        if not 0 <= partition < topic.partitions:
-            raise UnknownPartition(self._system, stream, partition, topic.partitions)
-        if topic.compacted and None in keys:
+        topic, target = self._topic_of(stream), SystemStreamPartition(self._log.system, stream, partition)
+        topic.slot(target)
+        settings = topic.settings
+        if settings.compacted and None in keys:
             raise ProducerError(f"{target}: a record of a compacted stream needs a key, got None")
         sizes = _sizes(keys, values, headers)
-        if max(sizes) > topic.max_message_bytes:
-            raise RecordTooLarge(str(target), max(sizes), topic.max_message_bytes)
+        if max(sizes) > settings.max_message_bytes:
+            raise RecordTooLarge(str(target), max(sizes), settings.max_message_bytes)
         columns = self._columns.get(target)
         if columns is None:
             columns = self._columns[target] = Columns()
@@ -174,18 +170,17 @@ class LogProducer(ColumnProducer):
     A transaction's time-out counts from its first write, and `flush` waits as long as SQLite waits for its lock.
     """
 
-    def __init__(self, log: Log, clock: Clock, transactional_id: str | None, timeout_ms: int) -> None:
+    def __init__(self, log: Log, transactional_id: str | None, timeout_ms: int) -> None:
         self._log = log
-        self._clock = clock
         self._database: Database | None = None
-        self._streams: dict[str, StreamEntry] = {}
-        self._pending = PendingRecords(log.system, self._topic, clock)
+        self._streams: dict[str, Topic] = {}
+        self._pending = PendingRecords(log, self._topic)
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._calls = ProducerCalls(log.system, transactional_id)
         self._owner: ProducerIdentity | None = None
         self._last: dict[SystemStreamPartition, int] = {}
-        self._cleaner = Cleaner(log, clock)
+        self._cleaner = Cleaner(log)
 
     def send_columns(self, columns: OutgoingColumns) -> None:
         with self._calls.guarded():
@@ -209,10 +204,10 @@ class LogProducer(ColumnProducer):
         # Cleaning only helps the next reader: a producer that closes does not fail because of it.
         with suppress(RetriableError, EnvironmentFailure):
             for stream in {ssp.stream for ssp in self._last}:
-                entry = find_stream(database, stream)
-                for slot in entry.slots if entry else ():
-                    if entry and is_due(database, entry.topic, slot):
-                        self._cleaner.request(entry.topic, slot)
+                topic = find_stream(database, stream)
+                for slot in topic.slots if topic else ():
+                    if topic and is_due(database, topic.settings, slot):
+                        self._cleaner.request(topic.settings, slot)
         self._cleaner.close()
         database.close()
 
@@ -249,20 +244,20 @@ class LogProducer(ColumnProducer):
             with _producing():
                 self._write(batches)
 
-    def _write(self, batches: Batches, end: Callable[[Database, ProducerIdentity], None] | None = None) -> None:
+    def _write(self, batches: Batches, end: Callable[[Database, str], None] | None = None) -> None:
         """Write the records, and `end` the transaction, at once."""
         owner, last = self._owner, {}
         with self._writing() as database:
             if owner is not None and batches:
-                streams.note_write(database, owner, self._clock.wall_ms())
+                streams.note_write(database, owner, self._log.clock.wall_ms())
             for ssp, columns in batches.items():
                 last[ssp] = self._insert(database, ssp, columns)
             if owner is not None and end is not None:
-                end(database, owner)
+                end(database, owner.transactional_id)
         self._last.update(last)
         for ssp, columns in batches.items():
-            entry = self._streams[ssp.stream]
-            self._cleaner.note(entry.topic, entry.slot(ssp), len(columns))
+            topic = self._streams[ssp.stream]
+            self._cleaner.note(topic.settings, topic.slot(ssp), len(columns))
 
     @contextmanager
     def _writing(self) -> Iterator[Database]:
@@ -270,7 +265,7 @@ class LogProducer(ColumnProducer):
             self._database = self._log.open(create=True)
             assert self._database is not None
         database = self._database
-        streams.end_overdue(database, self._clock.wall_ms())
+        streams.end_overdue(database, self._log.clock.wall_ms())
         with database.write():
             if self._owner is not None:
                 streams.check_owner(database, self._owner)
@@ -278,14 +273,14 @@ class LogProducer(ColumnProducer):
 
     def _insert(self, database: Database, ssp: SystemStreamPartition, columns: Columns) -> int:
         """Append to a partition, as a part of the open transaction if there is an owner; returns the last offset."""
-        slot = self._entry(ssp.stream).slot(ssp)
+        slot = self._topic(ssp.stream).slot(ssp)
         row = database.execute(_UPCOMING, (slot,)).fetchone()
         if row is None:
             # The stream was deleted, and perhaps created again.
-            entry = stream_of(database, ssp.stream)
-            if entry is None:
+            topic = stream_of(database, ssp.stream)
+            if topic is None:
                 raise UnknownStream(ssp.system, ssp.stream, self._log.where)
-            self._streams[ssp.stream], slot = entry, entry.slot(ssp)
+            self._streams[ssp.stream], slot = topic, topic.slot(ssp)
             row = database.execute(_UPCOMING, (slot,)).fetchone()
         first, end = row[0], row[0] + len(columns)
         database.executemany(_INSERT, _rows(slot, first, end, columns))
@@ -295,18 +290,15 @@ class LogProducer(ColumnProducer):
         return int(end - 1)
 
     def _topic(self, stream: str) -> Topic:
-        return self._entry(stream).topic
-
-    def _entry(self, stream: str) -> StreamEntry:
         """The stream as of its first record. Raises UnknownStream."""
-        entry = self._streams.get(stream)
-        if entry is None:
+        topic = self._streams.get(stream)
+        if topic is None:
             database = self._database = self._database or self._log.open(create=False)
-            entry = None if database is None else find_stream(database, stream)
-            if entry is None:
+            topic = None if database is None else find_stream(database, stream)
+            if topic is None:
                 raise UnknownStream(self._log.system, stream, self._log.where)
-            self._streams[stream] = entry
-        return entry
+            self._streams[stream] = topic
+        return topic
 
     @contextmanager
     def _deciding(self, call: str) -> Iterator[None]:

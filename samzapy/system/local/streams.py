@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -38,12 +38,9 @@ LEAST_DIRTY = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Topic:
-    """A stream that exists, with its settings. Each stream that is created gets a new `stream_id`."""
+class TopicSettings:
+    """The settings of a stream; `config` has all of them, as text."""
 
-    name: str
-    stream_id: str
-    partitions: int
     config: Mapping[str, str]
     max_message_bytes: int
     compacted: bool
@@ -58,16 +55,24 @@ class Topic:
         return (self.compacted or self.expires) and dirty >= LEAST_DIRTY and dirty >= total * self.dirty_ratio
 
 
-def grown(found: Topic, partitions: int) -> Topic:
-    """The topic with `partitions` partitions. Raises ConfigError if that is fewer than it has."""
-    if partitions < found.partitions:
-        allowed = f"cannot shrink: it has {found.partitions}"
-        raise ConfigError([ConfigProblem(f"{found.name}: partitions", str(partitions), allowed)])
-    return replace(found, partitions=partitions)
+class Topic(NamedTuple):
+    """A stream that exists. Each stream that is created gets a new `stream_id`. `slots`: of its partitions, by
+    number."""
+
+    name: str
+    stream_id: str
+    slots: tuple[int, ...]
+    settings: TopicSettings
+
+    def slot(self, ssp: SystemStreamPartition) -> int:
+        """The partition's slot. Raises UnknownPartition."""
+        if not 0 <= ssp.partition < len(self.slots):
+            raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, len(self.slots))
+        return self.slots[ssp.partition]
 
 
-def topic(spec: StreamSpec, stream_id: str) -> Topic:
-    """The topic that `spec` asks for. Raises ConfigError with every problem."""
+def checked(spec: StreamSpec) -> TopicSettings:
+    """The settings of a stream to create. Raises ConfigError with every problem."""
     problems = []
     if not _NAME.fullmatch(spec.stream) or spec.stream in {".", ".."}:
         problems.append(ConfigProblem("stream", spec.stream, "a name is 1 to 249 of A-Z a-z 0-9 . _ -"))
@@ -81,10 +86,7 @@ def topic(spec: StreamSpec, stream_id: str) -> Topic:
         problems.append(problem)
     if problems:
         raise ConfigError(problems)
-    return Topic(
-        name=spec.stream,
-        stream_id=stream_id,
-        partitions=spec.partitions,
+    return TopicSettings(
         config=config,
         max_message_bytes=int(values["max.message.bytes"]),
         compacted="compact" in policy,
@@ -94,6 +96,12 @@ def topic(spec: StreamSpec, stream_id: str) -> Topic:
         min_compaction_lag_ms=int(values["min.compaction.lag.ms"]),
         dirty_ratio=values["min.cleanable.dirty.ratio"],
     )
+
+
+@lru_cache(maxsize=256)
+def _settings(config: str) -> TopicSettings:
+    """The settings of a stream, as they are in the log."""
+    return checked(StreamSpec("settings", 1, json.loads(config)))
 
 
 def _number(stream: str, key: str, text: str, problems: list[ConfigProblem]) -> float:
@@ -110,64 +118,47 @@ def _number(stream: str, key: str, text: str, problems: list[ConfigProblem]) -> 
     return 0
 
 
-class StreamEntry(NamedTuple):
-    """A stream and the slots of its partitions, by number."""
-
-    topic: Topic
-    slots: tuple[int, ...]
-
-    def slot(self, ssp: SystemStreamPartition) -> int:
-        """The partition's slot. Raises UnknownPartition."""
-        if not 0 <= ssp.partition < len(self.slots):
-            raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, len(self.slots))
-        return self.slots[ssp.partition]
-
-
 def create_stream(database: Database, spec: StreamSpec) -> bool:
     """Create a stream, in a write of its own; False if there is one of the name. Raises ConfigError for a bad spec."""
-    new = topic(spec, str(uuid4()))
+    checked(spec)
     with database.write():
         if database.execute("SELECT 1 FROM streams WHERE name = ?", (spec.stream,)).fetchone():
             return False
         row = database.execute(
             "INSERT INTO streams (name, stream_id, partitions, config) VALUES (?, ?, ?, ?)",
-            (new.name, new.stream_id, new.partitions, json.dumps(dict(spec.config))),
+            (spec.stream, str(uuid4()), spec.partitions, json.dumps(dict(spec.config))),
         ).lastrowid
-        numbers = ((row, number) for number in range(new.partitions))
+        numbers = ((row, number) for number in range(spec.partitions))
         database.executemany("INSERT INTO partitions (stream, number) VALUES (?, ?)", numbers)
     return True
 
 
-def find_stream(database: Database, stream: str) -> StreamEntry | None:
+def find_stream(database: Database, stream: str) -> Topic | None:
     """The stream, by a read of its own; None if there is none."""
     with database.read():
         return stream_of(database, stream)
 
 
-def stream_of(database: Database, stream: str) -> StreamEntry | None:
+def stream_of(database: Database, stream: str) -> Topic | None:
     """The stream; None if there is none."""
-    row = database.execute("SELECT id, stream_id, partitions, config FROM streams WHERE name = ?", (stream,)).fetchone()
+    row = database.execute("SELECT id, stream_id, config FROM streams WHERE name = ?", (stream,)).fetchone()
     if row is None:
         return None
-    number, stream_id, partitions, config = row
+    number, stream_id, config = row
     slots = database.execute("SELECT slot FROM partitions WHERE stream = ? ORDER BY number", (number,)).fetchall()
-    described = replace(_with_settings(config), name=stream, stream_id=stream_id, partitions=partitions)
-    return StreamEntry(described, tuple(slot for (slot,) in slots))
+    return Topic(stream, stream_id, tuple(slot for (slot,) in slots), _settings(config))
 
 
-@lru_cache(maxsize=256)
-def _with_settings(config: str) -> Topic:
-    """A topic with these settings, as they are in the log; a description replaces its name, id and partitions."""
-    return topic(StreamSpec("settings", 1, json.loads(config)), "")
-
-
-def grow_stream(database: Database, entry: StreamEntry, partitions: int) -> None:
+def grow_stream(database: Database, topic: Topic, partitions: int) -> None:
     """Add the partitions that it lacks, in a write of its own. Raises ConfigError if it has more."""
-    new = grown(entry.topic, partitions)
+    before = len(topic.slots)
+    if partitions < before:
+        allowed = f"cannot shrink: it has {before}"
+        raise ConfigError([ConfigProblem(f"{topic.name}: partitions", str(partitions), allowed)])
     with database.write():
-        (row,) = database.execute("SELECT id FROM streams WHERE stream_id = ?", (new.stream_id,)).fetchone()
+        (row,) = database.execute("SELECT id FROM streams WHERE stream_id = ?", (topic.stream_id,)).fetchone()
         database.execute("UPDATE streams SET partitions = ? WHERE id = ?", (partitions, row))
-        numbers = ((row, number) for number in range(len(entry.slots), partitions))
+        numbers = ((row, number) for number in range(before, partitions))
         database.executemany("INSERT INTO partitions (stream, number) VALUES (?, ?)", numbers)
 
 
@@ -241,7 +232,7 @@ class ProducerIdentity(NamedTuple):
 
 def take_over(database: Database, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
     """Abort the open transaction of the id and start a new epoch."""
-    _abort(database, transactional_id)
+    abort(database, transactional_id)
     database.execute(
         "INSERT INTO producers (transactional_id, epoch) VALUES (?, 1) "
         "ON CONFLICT (transactional_id) DO UPDATE SET epoch = epoch + 1, deadline_ms = NULL",
@@ -273,16 +264,6 @@ def note_write(database: Database, owner: ProducerIdentity, now_ms: int) -> None
     )
 
 
-def commit(database: Database, owner: ProducerIdentity) -> None:
-    """Make the transaction's records visible."""
-    _close(database, owner.transactional_id)
-
-
-def abort(database: Database, owner: ProducerIdentity) -> None:
-    """Remove the transaction's records; their offsets stay holes."""
-    _abort(database, owner.transactional_id)
-
-
 def end_overdue(database: Database, now_ms: int) -> None:
     """Abort the transactions that are past their time-out and fence their producers, as Kafka's coordinator does.
 
@@ -293,20 +274,24 @@ def end_overdue(database: Database, now_ms: int) -> None:
             return
     with database.write():
         for (name,) in database.execute(_OVERDUE, (now_ms,)).fetchall():
-            _abort(database, name)
+            abort(database, name)
             database.execute("UPDATE producers SET epoch = epoch + 1 WHERE transactional_id = ?", (name,))
 
 
-def _abort(database: Database, transactional_id: str) -> None:
+def abort(database: Database, transactional_id: str) -> None:
+    """Remove the records of the open transaction; their offsets stay holes."""
     ranges = database.execute(
         "SELECT slot, first, end FROM open_ranges WHERE transactional_id = ?", (transactional_id,)
     ).fetchall()
     database.executemany("DELETE FROM records WHERE slot = ? AND position >= ? AND position < ?", ranges)
-    _close(database, transactional_id)
+    commit(database, transactional_id)
 
 
-def _close(database: Database, transactional_id: str) -> None:
-    # As in Kafka, the end of a transaction takes an offset in each of its partitions.
+def commit(database: Database, transactional_id: str) -> None:
+    """End the open transaction: its records become visible.
+
+    As in Kafka, the end of a transaction takes an offset in each of its partitions.
+    """
     database.execute(_MARKERS, (transactional_id,))
     database.execute("DELETE FROM open_ranges WHERE transactional_id = ?", (transactional_id,))
     database.execute("UPDATE producers SET deadline_ms = NULL WHERE transactional_id = ?", (transactional_id,))

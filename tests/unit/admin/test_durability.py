@@ -38,7 +38,7 @@ class OneBroker(LogAdmin):
 @pytest.fixture
 def one_broker():
     cluster = MemoryCluster("memory")
-    return OneBroker(MemoryLog("memory", cluster), cluster.clock)
+    return OneBroker(MemoryLog("memory", cluster))
 
 
 def test_every_key_that_asks_for_too_many_copies_is_named(one_broker):

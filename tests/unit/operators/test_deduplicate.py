@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rigs.store_rig import LOGGED, store_job
 
 from samzapy import IncomingMessageEnvelope, SystemStreamPartition
-from samzapy.api.envelope import ID_HEADER, Origin, OutputId
+from samzapy.api.envelope import ID_HEADER, OutputId, source_of
 from samzapy.container.errors.recovery import JournaledStore, UndoJournal
 from samzapy.operators import Deduplicator
 from samzapy.testing import open_store
@@ -26,28 +26,32 @@ def message(identity, partition=0):
 
 
 def test_an_output_id_is_read_from_the_headers():
-    origin = Origin("a:b", "1/2", "kafka", "in put", "x==", 3, task="Partition 3", kind="letter")
+    ssp = SystemStreamPartition("kafka", "in put", 3)
+    source = source_of(("a:b", "1/2"), ssp, "x==", "Partition 3", "letter")
     text = b"2:a%3Ab:1%2F2:kafka:in%20put:x%3D%3D:3:Partition%203:letter"
-    assert origin.source.encode() == text
+    assert source.encode() == text
     found = OutputId.of(message(text + b":17:2").headers)
-    assert found == OutputId(origin.source, 17, 2)
-    assert found.origin == origin
+    assert found == OutputId(source, 17, 2)
     assert OutputId.of(None) is None
 
 
 names = st.text(st.sampled_from("ab:/%@2 "), max_size=4)
 
 
-@given(left=st.tuples(*[names] * 5), right=st.tuples(*[names] * 5))
-def test_two_origins_are_never_spelled_alike(left, right):
-    assert (Origin(*left, 0).source == Origin(*right, 0).source) == (left == right)
+def spelled(job, job_id, system, stream, stream_id, task):
+    return source_of((job, job_id), SystemStreamPartition(system, stream, 0), stream_id, task, "out")
+
+
+@given(left=st.tuples(*[names] * 6), right=st.tuples(*[names] * 6))
+def test_two_sources_are_never_spelled_alike(left, right):
+    assert (spelled(*left) == spelled(*right)) == (left == right)
 
 
 def test_an_output_id_of_the_version_before_is_understood_with_a_source_of_its_own():
     found = OutputId.of(message(b"a/b/topic/3/17/0").headers)
     assert found == OutputId("a/b/topic/3", 17, 0)
-    assert found.origin == Origin("", "", "", "a/b/topic", "", 3)
-    assert OutputId.of(message(b"rates/0/5/1@Partition%201").headers).origin.task == "Partition 1"
+    found = OutputId.of(message(b"rates/0/5/1@Partition%201").headers)
+    assert found == OutputId("rates/0@Partition 1", 5, 1)
 
 
 def test_an_output_id_of_a_later_version_is_refused_and_not_dropped(seen):

@@ -5,7 +5,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings, change_columns
 from samzapy.errors import ProducerFenced
-from samzapy.system.local.factory import LocalReader, LocalSystemFactory
+from samzapy.system.local.factory import LocalConsumer, LocalSystemFactory
 from samzapy.system.memory import MemoryCluster, MemorySystemFactory
 from samzapy.testing import ManualClock
 
@@ -93,7 +93,7 @@ def test_a_reader_passes_the_end_of_a_transaction_without_a_wait(log, monkeypatc
     def wait(self, timeout_s):
         raise AssertionError(f"it waits for {timeout_s} s")
 
-    monkeypatch.setattr(LocalReader, "wait", wait)
+    monkeypatch.setattr(LocalConsumer, "_wait", wait)
     upcoming = log.admin.offsets([SSP])[SSP].upcoming
     reader = log.consumer(1 if end == "commit" else 0)
     assert reader.poll(60.0, 10) == []

@@ -13,7 +13,7 @@ from samzapy.errors import SerdeError
 from samzapy.serializers.documents import JsonSerde
 from samzapy.system.choosers import RoundRobin
 from samzapy.system.choosing_consumer import Bootstrap, ChoosingConsumer, Portion
-from samzapy.system.log_consumer import LogConsumer
+from samzapy.system.local.factory import LocalConsumer
 from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock
 
@@ -21,7 +21,7 @@ TOLERANT, COLUMNS = partial(Decoder, tolerant=True), partial(Decoder, columns=Tr
 IN, OTHER = (SystemStreamPartition("mem", "in", partition) for partition in (0, 1))
 
 
-class SlicedConsumer(LogConsumer):
+class SlicedConsumer(LocalConsumer):
     """Returns a partition in batches of at most 5 records, as the consumer of Kafka does with 500."""
 
     def poll(self, timeout_s, max_records):
@@ -43,8 +43,7 @@ class Rig:
         factory = MemorySystemFactory()
         factory.admin(settings, "test").create(StreamSpec("in", 2))
         self.producer = factory.producer(settings, "test")
-        reader = factory.consumer(settings, "test")._make_reader
-        self.consumer = SlicedConsumer("mem", reader)
+        self.consumer = SlicedConsumer(factory.log(settings))
         if choosing:
             bootstrap = head and Bootstrap({IN: head}, self.processed.__getitem__, lambda left: None, finished)
             self.consumer = ChoosingConsumer(
