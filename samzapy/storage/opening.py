@@ -112,7 +112,7 @@ class StoreOpener:
         self._record_limit_of = record_limit_of
         self._budget = CacheBudget(config.cache_max_bytes)
         self._owners: Sequence[StoreOwner] = ()
-        self._changelogs = Changelogs(admin_of, ())
+        self._changelogs = Changelogs(admin_of, (), ())
 
     def open(self, owners: Sequence[StoreOwner], *, provisional: bool = True) -> list[Stores]:
         """The stores of these tasks, OPENED. If one fails, none stays open. With `provisional` a store that may be too
@@ -123,8 +123,8 @@ class StoreOpener:
         missing or not compacted, StateLost when it does not have the committed state.
         """
         self._owners = owners
-        self._changelogs = Changelogs(self._admin_of, [owner.changelog_partition for owner in owners])
-        self._changelogs.find(spec.config for spec in self._specs.values())
+        partitions = [owner.changelog_partition for owner in owners]
+        self._changelogs = Changelogs(self._admin_of, [spec.config for spec in self._specs.values()], partitions)
         tasks: list[Stores] = [{} for _ in owners]
         at_once = all(spec.persistent and spec.config.source is None for spec in self._specs.values())
         with ExitStack() as failing:

@@ -106,26 +106,23 @@ def vanished(config: StoreConfig, stream: str) -> EnvironmentFailure:
 
 
 class Changelogs:
-    """The changelogs of a container's stores. Each is asked for once, for the partitions of all tasks.
+    """The changelogs of a container's stores, with their ends at the start, when no predecessor of the tasks writes.
 
-    The ends are as of the first look, when no predecessor of the tasks writes.
+    They cost two requests per system, regardless of the number of stores and tasks.
     """
 
-    def __init__(self, admin_of: Callable[[str], SystemAdmin], partitions: Collection[int]) -> None:
-        """`partitions`: the changelog partitions of the tasks."""
-        self._admin_of = admin_of
+    def __init__(
+        self, admin_of: Callable[[str], SystemAdmin], stores: Iterable[StoreConfig], partitions: Collection[int]
+    ) -> None:
+        """`partitions`: the changelog partitions of the tasks. Raises as `usable`."""
         self._partitions = partitions
         self._found: dict[str, tuple[StreamDescription, Mapping[SystemStreamPartition, OffsetRange]]] = {}
-
-    def find(self, stores: Iterable[StoreConfig]) -> None:
-        """Take the first look at the changelogs of these stores now, on this thread: two questions a system, whatever
-        the number of stores and tasks. Raises as `usable`."""
         by_system: dict[str, list[StoreConfig]] = {}
         for config in stores:
-            if config.changelog is not None and config.name not in self._found:
+            if config.changelog is not None:
                 by_system.setdefault(config.changelog.system, []).append(config)
-        for system, wanted in by_system.items():
-            self._find(self._admin_of(system), wanted)
+        for system, logged in by_system.items():
+            self._find(admin_of(system), logged)
 
     def _find(self, admin: SystemAdmin, stores: Sequence[StoreConfig]) -> None:
         streams = {config.name: changelog_of(config) for config in stores}
@@ -141,8 +138,7 @@ class Changelogs:
             self._found[name] = topics[name], {ssp: logs[ssp] for ssp in own}
 
     def get(self, config: StoreConfig, ssp: SystemStreamPartition) -> tuple[StreamDescription, OffsetRange]:
-        """The changelog of a store, and the offsets of its partition `ssp`. Raises as `usable`."""
-        self.find([config])
+        """The changelog of a store, and the offsets of its partition `ssp`. Raises EnvironmentFailure."""
         topic, logs = self._found[config.name]
         check_partition(topic, ssp.partition)
         return topic, logs[ssp]

@@ -156,7 +156,7 @@ class EntryCodec:
         if type(data) is not bytes:
             raise self._not_bytes("key", key, data)
         if self._key_doubt is not None and type(key) not in self.plain_types and self._key_doubt in data:
-            self._check_key_bytes(key)
+            self._check("key", key, self._key_serde, key)
         back = self._key_back
         if back is not None and back.tick() and back.due(key):
             self._read_back(back, "key", key, key, data)
@@ -189,7 +189,7 @@ class EntryCodec:
         if type(data) is not bytes:
             raise self._not_bytes("value of key", key, data)
         if self._doubt is not None and data.find(self._doubt) >= 0:
-            self._check(key, value)
+            self._check("value of key", key, self._value_serde, value)
         back = self._value_back
         if back is not None and back.tick() and back.due(value):
             self._read_back(back, "value of key", key, value, data)
@@ -279,13 +279,6 @@ class EntryCodec:
             for key, value in zip(keys, values, strict=True):
                 self.check_value(key, value)
 
-    def _check_key_bytes(self, key: Any) -> None:
-        """Raise SerdeError for a key with other bytes than its own: two such keys would share an entry."""
-        try:
-            self._key_serde.check(key)
-        except SerdeError as cause:
-            raise self._refused("key", key, self._key_serde, key, cause) from cause
-
     def _check_doubtful(self, keys: Collection[Any], values: Collection[Any], data: list[bytes | None]) -> None:
         """Raise SerdeError for the first value with other bytes than its own."""
         assert self._doubt is not None
@@ -294,13 +287,14 @@ class EntryCodec:
             return
         for key, value, each in zip(keys, values, data, strict=True):
             if each is not None and each.find(self._doubt) >= 0:
-                self._check(key, value)
+                self._check("value of key", key, self._value_serde, value)
 
-    def _check(self, key: Any, value: Any) -> None:
+    def _check(self, part: str, key: Any, serde: HintedSerde, checked: Any) -> None:
+        """Raise SerdeError for a key or a value with other bytes than its own: two such keys would share an entry."""
         try:
-            self._value_serde.check(value)
+            serde.check(checked)
         except SerdeError as cause:
-            raise self._refused("value of key", key, self._value_serde, value, cause) from cause
+            raise self._refused(part, key, serde, checked, cause) from cause
 
     def _sample(
         self, back: ReadBack, keys: Collection[Any], values: Collection[Any], data: Sequence[bytes | None]

@@ -103,9 +103,13 @@ class Expiry:
 
 class ExpiringStore(MappingStore[K, V]):
     """Shows the entries that are alive at the time of the call, of a store that holds (time of the put, value). Entries
-    of a snapshot that expire later vanish from it, too."""
+    of a snapshot that expire later vanish from it, too.
 
-    __slots__ = ("_clock", "_codec", "_sweep", "_ttl_ms")
+    `sweep` finds expired entries in the engine, a few at a time, in an endless round, so that their space is freed. It
+    checks twice as many entries as were written meanwhile, so it keeps up with any rate of writing.
+    """
+
+    __slots__ = ("_clock", "_codec", "_engine", "_expiry", "_position", "_swept", "_ttl_ms")
 
     def __init__(
         self, inner: StoreLayer[K, tuple[int, V]], codec: EntryCodec, expiry: Expiry, engine: StorageEngine
@@ -116,7 +120,11 @@ class ExpiringStore(MappingStore[K, V]):
         self._codec = codec
         self._clock = expiry.clock.wall_ms
         self._ttl_ms = expiry.ttl_ms
-        self._sweep = ExpirySweep(engine, expiry)
+        self._expiry = expiry
+        self._engine = engine
+        #: Where the next sweep begins, None at the start of the engine.
+        self._position: bytes | None = None
+        self._swept = 0
 
     def _value(self, key: K, held: tuple[int, V]) -> V | None:
         return None if held[0] + self._ttl_ms <= self._clock() else held[1]
@@ -139,33 +147,14 @@ class ExpiringStore(MappingStore[K, V]):
         return self._inner.undone
 
     def sweep(self, written: int) -> dict[bytes, None]:
-        return self._sweep.next_expired(written)
-
-    def metrics(self) -> dict[str, float]:
-        """The metrics of the layers below, and `expired-removed`: swept entries."""
-        return {**self._inner.metrics(), "expired-removed": self._sweep.swept}
-
-
-class ExpirySweep:
-    """Finds expired entries in an engine, a few at a time, in an endless round, so that their space is freed.
-
-    Each sweep looks at twice as many entries as were written meanwhile, so that it keeps up with any rate of writing.
-    """
-
-    __slots__ = ("_engine", "_expiry", "_position", "swept")
-
-    def __init__(self, engine: StorageEngine, expiry: Expiry) -> None:
-        self._engine = engine
-        self._expiry = expiry
-        self._position: bytes | None = None
-        self.swept = 0
-
-    def next_expired(self, written: int) -> dict[bytes, None]:
-        """Expired keys among the next entries; `written`: the number of entries written since the last sweep."""
         horizon, most = self._expiry.horizon(), max(_LEAST_SWEPT, 2 * written)
         with self._engine.iterate(self._position, None) as pairs:
             seen = [(key, put_time(data)) for key, data in islice(pairs, most)]
         self._position = seen[-1][0] + b"\x00" if len(seen) == most else None
-        gone = {key: None for key, time in seen if time <= horizon}
-        self.swept += len(gone)
-        return gone
+        expired: dict[bytes, None] = {key: None for key, time in seen if time <= horizon}
+        self._swept += len(expired)
+        return expired
+
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the layers below, and `expired-removed`: swept entries."""
+        return {**self._inner.metrics(), "expired-removed": self._swept}

@@ -12,7 +12,7 @@ from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
 from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.kv.codec import EntryCodec, entry_columns, key_list
 from samzapy.storage.kv.forwarding import StoreLayer
-from samzapy.storage.kv.uncommitted import Pair, UncommittedSnapshot, UncommittedStore
+from samzapy.storage.kv.uncommitted import Pair, UncommittedStore
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -69,13 +69,16 @@ def _decoded(pairs: Iterator[Pair], codec: EntryCodec) -> Iterator[tuple[K, V]]:
 class EntrySnapshot(KeyValueSnapshot[K, V]):
     """A snapshot of a range of objects."""
 
-    __slots__ = ("_closed", "_codec", "_failed", "_snapshot")
+    __slots__ = ("_closed", "_codec", "_cursor", "_failed", "_release")
 
     def __init__(
-        self, snapshot: UncommittedSnapshot, codec: EntryCodec, failed: Callable[[BaseException], object]
+        self,
+        snapshot: tuple[Callable[[], Cursor], Callable[[], None]],
+        codec: EntryCodec,
+        failed: Callable[[BaseException], object],
     ) -> None:
         """`failed`: as in its iterators."""
-        self._snapshot = snapshot
+        self._cursor, self._release = snapshot
         self._codec = codec
         self._failed = failed
         self._closed = False
@@ -84,12 +87,12 @@ class EntrySnapshot(KeyValueSnapshot[K, V]):
         """A new iterator; it stays usable until it or the store is closed."""
         if self._closed:
             raise StoreClosed(f"store '{self._codec.store}': the snapshot is closed")
-        return EntryIterator(self._snapshot.iterate(), self._codec, self._failed)
+        return EntryIterator(self._cursor(), self._codec, self._failed)
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._snapshot.close()
+            self._release()
 
 
 #: The attributes of a `ScanningStore`.

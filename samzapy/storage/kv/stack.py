@@ -30,9 +30,8 @@ from samzapy.storage.kv.scanning import DirectStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
 from samzapy.storage.kv.values import (
     ENVELOPE_BYTES,
-    CopyingStore,
-    LargeMessageSafeStore,
     SerializedValues,
+    SerializingStore,
     ValueLimit,
     WatchedStore,
 )
@@ -102,9 +101,9 @@ def build_stack(
     if limits.limited:
         record_bytes = None if max_record_bytes is None else max(0, max_record_bytes - ENVELOPE_BYTES)
         limit = ValueLimit(limits.max_bytes, record_bytes, limits.drop, overhead)
-        store = LargeMessageSafeStore(store, stamped, limit)
+        store = SerializingStore(store, stamped, limit)
     elif copies:
-        store = CopyingStore(store, stamped)
+        store = SerializingStore(store, stamped, None)
     if expiry is not None:
         store = ExpiringStore(store, codec, expiry, engine)
     if config.object_cache_check:

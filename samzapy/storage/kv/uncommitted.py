@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from samzapy.api.engine import CommittedEntries, Cursor, StorageEngine
+from samzapy.api.engine import Cursor, StorageEngine
 from samzapy.errors import RecordTooLarge, StoreClosed, StoreError
 from samzapy.storage.kv.cache_budget import CacheBudget
 
@@ -233,9 +233,11 @@ class UncommittedStore:
             self.note_failed(failure)
             raise
 
-    def snapshot(self, lower: bytes | None, upper: bytes | None) -> UncommittedSnapshot:
-        """The present contents of the range, to be iterated any number of times."""
-        return UncommittedSnapshot(self._slice(lower, upper), self._engine.snapshot(), lower, upper)
+    def snapshot(self, lower: bytes | None, upper: bytes | None) -> tuple[Callable[[], Cursor], Callable[[], None]]:
+        """The present contents of the range: a function for a new cursor over them, and one that releases the engine's
+        snapshot."""
+        overlay, below = self._slice(lower, upper), self._engine.snapshot()
+        return lambda: _merged_cursor(overlay, below.iterate(lower, upper)), below.close
 
     def _slice(self, lower: bytes | None, upper: bytes | None) -> list[Change]:
         changes = self._changes
@@ -280,25 +282,3 @@ def _longest(values: Sequence[bytes | None]) -> int:
 def _merged_cursor(overlay: Sequence[Change], below: Cursor) -> Iterator[Iterator[Pair]]:
     with below as pairs:
         yield merged(overlay, pairs)
-
-
-class UncommittedSnapshot:
-    """A range with the changes of its time over an engine's snapshot."""
-
-    __slots__ = ("_below", "_lower", "_overlay", "_upper")
-
-    def __init__(
-        self, overlay: Sequence[Change], below: CommittedEntries, lower: bytes | None, upper: bytes | None
-    ) -> None:
-        self._overlay = overlay
-        self._below = below
-        self._lower = lower
-        self._upper = upper
-
-    def iterate(self) -> Cursor:
-        """The pairs of the range, in order."""
-        return _merged_cursor(self._overlay, self._below.iterate(self._lower, self._upper))
-
-    def close(self) -> None:
-        """Release the engine's snapshot; closing twice is allowed."""
-        self._below.close()

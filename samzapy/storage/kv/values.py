@@ -29,7 +29,7 @@ _IMMUTABLE = frozenset({str, bytes, int, float, bool})
 
 
 class SerializedValues(HintedSerde):
-    """The value serde below a CopyingStore, where values are bytes already."""
+    """The value serde below a SerializingStore, where values are bytes already."""
 
     allocates_exactly = True
     keeps_bytes = True
@@ -39,32 +39,6 @@ class SerializedValues(HintedSerde):
 
     def from_bytes(self, data: bytes) -> Any:
         return data
-
-
-class CopyingStore(MappingStore[K, V]):
-    """Values as objects over a store that holds them as bytes.
-
-    A `put` serializes at once, so it raises for a value that does not serialize; a `get` deserializes each time. One
-    conversion per call is several times cheaper than a copy of an object, and gives exactly the value of a restored
-    store.
-    """
-
-    __slots__ = ("_codec",)
-
-    def __init__(self, inner: StoreLayer[K, bytes], codec: EntryCodec) -> None:
-        super().__init__(inner)
-        self._codec = codec
-
-    def _value(self, key: K, held: bytes) -> V | None:
-        return self._codec.decode_value(key, held)  # type: ignore[no-any-return]
-
-    def put(self, key: K, value: V) -> None:
-        self._inner.put(key, self._codec.encode_value(key, value))
-
-    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        pairs = entry_list(self._codec.store, entries)
-        encode = self._codec.encode_value
-        self._inner.put_all([(key, encode(key, value)) for key, value in pairs])
 
 
 @dataclass(frozen=True)
@@ -77,33 +51,41 @@ class ValueLimit:
     overhead: int = 0
 
 
-class LargeMessageSafeStore(CopyingStore[K, V]):
-    """Values as objects over a store of bytes. A put of a large value raises an error, or is dropped and counted.
+class SerializingStore(MappingStore[K, V]):
+    """Values as objects over a store that holds them as bytes.
 
-    A value is large when its bytes are more than the limit, or when the changelog would not take the record. The put
-    serializes the value, so it knows the outcome. The key of a dropped put keeps the value that it had.
+    1. A `put` serializes at once, so it raises for a value that does not serialize; a `get` deserializes each time. One
+       conversion per call is several times cheaper than a copy of an object, and gives exactly the value of a restored
+       store.
+    2. With a limit, a value is large when its bytes are more, or when the changelog would not take the record. A put of
+       a large value raises StoreRefused, or is dropped and counted: its key keeps the value that it had. `put_all` sets
+       none if one of them is refused.
     """
 
-    __slots__ = ("_limit", "_surely", "ignored")
+    __slots__ = ("_codec", "_limit", "_surely", "ignored")
 
-    def __init__(self, inner: StoreLayer[K, bytes], codec: EntryCodec, limit: ValueLimit) -> None:
-        super().__init__(inner, codec)
+    def __init__(self, inner: StoreLayer[K, bytes], codec: EntryCodec, limit: ValueLimit | None) -> None:
+        super().__init__(inner)
+        self._codec = codec
         self._limit = limit
-        room = limit.value_bytes if limit.record_bytes is None else limit.record_bytes - _SHORT_KEY_BYTES
-        self._surely = min(limit.value_bytes, room)
+        if limit is not None:
+            room = limit.value_bytes if limit.record_bytes is None else limit.record_bytes - _SHORT_KEY_BYTES
+            self._surely = min(limit.value_bytes, room)
         self.ignored = 0
 
+    def _value(self, key: K, held: bytes) -> V | None:
+        return self._codec.decode_value(key, held)  # type: ignore[no-any-return]
+
     def put(self, key: K, value: V) -> None:
-        """Set `key` to a copy of `value`. Raises StoreRefused for a large value, unless large values are dropped."""
         data = self._codec.encode_value(key, value)
-        if self._fits(key, data):
+        if self._limit is None or self._fits(self._limit, key, data):
             self._inner.put(key, data)
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """Set many, without large values if these are dropped; or none if one of them is refused."""
         pairs = entry_list(self._codec.store, entries)
         encoded = [(key, self._codec.encode_value(key, value)) for key, value in pairs]
-        self._inner.put_all([(key, data) for key, data in encoded if self._fits(key, data)])
+        limit = self._limit
+        self._inner.put_all([(key, data) for key, data in encoded if limit is None or self._fits(limit, key, data)])
 
     @property
     def undone(self) -> StoreLayer[K, Any]:
@@ -111,11 +93,11 @@ class LargeMessageSafeStore(CopyingStore[K, V]):
         return self._inner.undone
 
     def metrics(self) -> dict[str, float]:
-        """The metrics of the layers below, and `ignored-large-messages`: dropped puts."""
-        return {**self._inner.metrics(), "ignored-large-messages": self.ignored}
+        """The metrics of the layers below, and with a limit `ignored-large-messages`: dropped puts."""
+        return self._inner.metrics() | ({} if self._limit is None else {"ignored-large-messages": self.ignored})
 
-    def _fits(self, key: K, data: bytes) -> bool:
-        limit, size = self._limit, len(data) - self._limit.overhead
+    def _fits(self, limit: ValueLimit, key: K, data: bytes) -> bool:
+        size = len(data) - limit.overhead
         if size <= self._surely and isinstance(key, (str, bytes)) and len(key) <= _SHORT_KEY:
             return True
         allowed = limit.value_bytes
