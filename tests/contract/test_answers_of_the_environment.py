@@ -31,9 +31,8 @@ from samzapy.storage.backup.folder import open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader, newest_snapshot
 from samzapy.storage.local.marker import Acceptance, Marker, StoreIdentity
 from samzapy.system.clients import system_factory
-from samzapy.system.kafka import admin as admin_module
 from samzapy.system.kafka.admin import KafkaAdmin
-from samzapy.system.kafka.client import ClientErrors
+from samzapy.system.kafka.client import Connection
 from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.queue import NativeQueue, ReportedQueue
 from samzapy.system.local.factory import LocalConsumer
@@ -121,7 +120,7 @@ def native(client, *others):
 def test_a_full_queue_is_given_up_only_if_it_stands_still(queue, rooms):
     clock = ManualClock()
     client = SlowClient(clock, 40.0, rooms)
-    made = queue(client, {}, ClientErrors("kafka", "somewhere"), client.serve, clock)
+    made = queue(client, Connection("kafka", "somewhere", clock=clock), client.serve)
     made._known = lambda stream, partition: partition
     if rooms == len(CHANGES):
         made.send(change_columns("t", 0, CHANGES))
@@ -241,8 +240,8 @@ def settled(result):
 def test_kafkas_admin_waits_for_metadata_that_are_behind(monkeypatch, call, leaders, found):
     clock = ManualClock()
     client = Metadata(clock, leaders)
-    monkeypatch.setattr(admin_module, "make_client", lambda *_: client)
-    admin = KafkaAdmin({}, ClientErrors("s", "here:9092", Gate("here:9092", clock, clock.advance)), clock)
+    monkeypatch.setattr(Connection, "handle", lambda *_: client)
+    admin = KafkaAdmin(Connection("s", "here:9092", {}, Gate("here:9092", clock, clock.advance), clock))
     with pytest.raises(EnvironmentFailure, match=found) if isinstance(found, str) else nullcontext():
         answer = admin.delete("t") if call == "delete" else admin.create(StreamSpec("t", 2))
         answer = admin.describe("t").partitions if call == "describe" else answer

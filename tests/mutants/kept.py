@@ -56,7 +56,7 @@ _OWNERS = (
     ),
     Mutant(
         "samzapy/system/kafka/producer.py",
-        "        if took_over := self._client_errors.disturbed:\n",
+        "        if took_over := self._connection.disturbed:\n",
         "        if False:\n",
         ("tests/integration/systems/test_disturbed_producer.py",),
     ),

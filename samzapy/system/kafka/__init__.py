@@ -18,7 +18,7 @@ from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, Syste
 from samzapy.errors import SamzapyError
 from samzapy.system.clients import record_limit
 from samzapy.system.kafka.admin import KafkaAdmin
-from samzapy.system.kafka.client import ClientErrors
+from samzapy.system.kafka.client import Connection
 from samzapy.system.kafka.consumer import KafkaConsumer
 from samzapy.system.kafka.gate import gate_of
 from samzapy.system.kafka.producer import KafkaProducer
@@ -41,7 +41,7 @@ class KafkaSystemFactory(SystemFactory):
     transactional_call_s = 30.0
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
-        return KafkaConsumer(consumer_properties(settings, client_id), _client_errors(settings, settings.consumer))
+        return KafkaConsumer(_connection(settings, consumer_properties(settings, client_id)))
 
     def producer(
         self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
@@ -56,16 +56,14 @@ class KafkaSystemFactory(SystemFactory):
             return None
 
         return KafkaProducer(
-            properties,
-            _client_errors(settings, settings.producer),
+            _connection(settings, properties),
             transactional_id,
             call_s=self.transactional_call_s,
             limit_of=limit_of,
         )
 
     def admin(self, settings: SystemSettings, client_id: str) -> SystemAdmin:
-        properties = admin_properties(settings, client_id)
-        return KafkaAdmin(properties, _client_errors(settings, properties))
+        return KafkaAdmin(_connection(settings, admin_properties(settings, client_id)))
 
     def traits(self, settings: SystemSettings) -> SystemTraits:
         """By the job file; librdkafka's defaults are 1,000,000 bytes, and no compression."""
@@ -79,6 +77,6 @@ class KafkaSystemFactory(SystemFactory):
         check_settings(settings)
 
 
-def _client_errors(settings: SystemSettings, properties: Mapping[str, str]) -> ClientErrors:
+def _connection(settings: SystemSettings, properties: Mapping[str, str]) -> Connection:
     servers = bootstrap_servers(settings)
-    return ClientErrors(settings.name, servers, gate_of(servers), properties)
+    return Connection(settings.name, servers, properties, gate_of(servers))

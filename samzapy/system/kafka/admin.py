@@ -22,7 +22,6 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
-from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
     ConfigError,
     ConfigProblem,
@@ -32,7 +31,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.system.clients import SystemLimits
-from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts, reach
+from samzapy.system.kafka.client import Connection, PartitionCounts
 from samzapy.system.kafka.consumer import GroupPositions
 from samzapy.system.kafka.errors import BETWEEN_LEADERS, SILENCE, UNKNOWN_TOPIC, error_of, one_line
 from samzapy.system.kafka.gate import Gate
@@ -83,10 +82,9 @@ class _NoOffset(RetriableError):
 class KafkaAdmin(SystemAdmin):
     """Each call waits at most 30 s and raises EnvironmentFailure or RetriableError after that."""
 
-    def __init__(self, properties: Mapping[str, str], client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._properties = properties
-        self._client_errors = client_errors
-        self._clock = clock
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._clock = connection.clock
         self._made: Any = None
         self._closed = False
         self._groups: dict[str, GroupPositions] = {}
@@ -134,7 +132,7 @@ class KafkaAdmin(SystemAdmin):
             patience_s = _SETTLE_S + _SETTLE_PARTITION_S * sum(spec.partitions for spec in built.values())
             self._wait("has no leaders", leaderless, patience_s)
             # The metadata name a leader a little before the broker knows that it is the leader.
-            system = self._client_errors.system
+            system = self._connection.system
             of_all = [
                 SystemStreamPartition(system, name, number)
                 for name, spec in built.items()
@@ -143,7 +141,7 @@ class KafkaAdmin(SystemAdmin):
             self._list_offsets(of_all, OffsetSpec.latest(), patience_s=patience_s)
 
     def grow(self, stream: str, partitions: int) -> None:
-        system = self._client_errors.system
+        system = self._connection.system
         found = self.describe(stream)
         if found is None:
             raise UnknownStream(system, stream)
@@ -194,7 +192,7 @@ class KafkaAdmin(SystemAdmin):
     def _settings(self, answer: Any, stream: str) -> tuple[dict[str, str], str]:
         """The settings of a topic. If the user may not see them: none, and the reason. Inputs and outputs need none."""
         if isinstance(answer, KafkaError):
-            failure = self._client_errors.general_error(answer, stream, "DESCRIBE_CONFIGS")
+            failure = self._connection.general_error(answer, stream, "DESCRIBE_CONFIGS")
             if answer.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise failure
             return {}, str(failure)
@@ -214,11 +212,11 @@ class KafkaAdmin(SystemAdmin):
             if answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and stream == _TRANSACTION_LOG:
                 continue
             if answer.code() not in UNKNOWN_TOPIC and answer.code() != KafkaError.TOPIC_EXCEPTION:
-                raise self._client_errors.general_error(answer, stream, "DESCRIBE")
+                raise self._connection.general_error(answer, stream, "DESCRIBE")
         return found
 
     def list_streams(self) -> list[str]:
-        return sorted(name for name in reach(self._client, self._client_errors).topics if not name.startswith("__"))
+        return sorted(name for name in self._connection.reach(self._client).topics if not name.startswith("__"))
 
     def offsets(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
@@ -230,7 +228,7 @@ class KafkaAdmin(SystemAdmin):
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
         """Raises EnvironmentFailure where the broker does not allow it, or where another consumer is a member."""
         if group not in self._groups:
-            self._groups[group] = GroupPositions(group, self._properties, self._client_errors, self._clock)
+            self._groups[group] = GroupPositions(group, self._connection)
         try:
             self._gate.ask(partial(self._groups[group].commit, positions))
         except RetriableError:
@@ -262,7 +260,7 @@ class KafkaAdmin(SystemAdmin):
 
     def limits(self) -> SystemLimits:
         """By the settings of a broker; unknown without the right to see them."""
-        brokers = reach(self._client, self._client_errors).brokers
+        brokers = self._connection.reach(self._client).brokers
         resource = ConfigResource(ResourceType.BROKER, str(min(brokers)))
         answers = self._read(lambda client, time_out: client.describe_configs([resource], request_timeout=time_out))
         answer = answers[resource]
@@ -284,16 +282,16 @@ class KafkaAdmin(SystemAdmin):
     @property
     def _client(self) -> Any:
         if self._closed:
-            raise EnvironmentFailure(f"the admin of system '{self._client_errors.system}' is closed")
+            raise EnvironmentFailure(f"the admin of system '{self._connection.system}' is closed")
         if self._made is None:
-            client = make_client(AdminClient, self._properties, self._client_errors)
-            self._brokers = len(reach(client, self._client_errors).brokers)
+            client = self._connection.handle(AdminClient)
+            self._brokers = len(self._connection.reach(client).brokers)
             self._made = client
         return self._made
 
     @property
     def _gate(self) -> Gate:
-        return self._client_errors.gate
+        return self._connection.gate
 
     def _change(self, ask: Callable[[Any], Mapping[Any, Any]]) -> dict[Any, Any]:
         """The answers to a request that changes something, as of `_answers`."""
@@ -318,7 +316,7 @@ class KafkaAdmin(SystemAdmin):
             return {key: _outcome(answer) for key, answer in ask(self._client).items()}
         except KafkaException as cause:
             self._made = None
-            raise self._client_errors.general_error(error_of(cause), "", "DESCRIBE") from cause
+            raise self._connection.general_error(error_of(cause), "", "DESCRIBE") from cause
 
     def _list_offsets(
         self, ssps: list[SystemStreamPartition], *specs: Any, committed: bool = False, patience_s: float = _SETTLE_S
@@ -332,7 +330,7 @@ class KafkaAdmin(SystemAdmin):
         while ssps:
             known = all(ssp.partition < self._counts.get(ssp.stream, 0) for ssp in ssps)
             if not known:
-                self._counts.update(partition_counts(self._client, self._client_errors, ssps, ask, self._clock))
+                self._counts.update(self._connection.partition_counts(self._client, ssps, ask))
             try:
                 return self._gate.ask(partial(self._list_offsets_once, ssps, specs, committed=committed))
             except _NoOffset as failed:
@@ -340,18 +338,18 @@ class KafkaAdmin(SystemAdmin):
                     self._made = None
                 self._counts = {}
                 # librdkafka learns of new leaders by these metadata.
-                ask = partial(all_counts, self._client, self._client_errors, self._clock)
+                ask = partial(self._connection.all_counts, self._client)
                 lost = failed.error.code() not in _MAY_CHANGE or self._clock.monotonic() > deadline
                 if lost and not known:
-                    where = f"{failed.ssp} on {self._client_errors.servers}"
-                    raise self._client_errors.general_error(failed.error, where, "DESCRIBE") from failed
+                    where = f"{failed.ssp} on {self._connection.servers}"
+                    raise self._connection.general_error(failed.error, where, "DESCRIBE") from failed
                 self._client.poll(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return [{} for _ in specs]
 
-    def _counts_of(self, streams: Collection[str]) -> tuple[dict[str, int], int]:
+    def _counts_of(self, streams: Collection[str]) -> PartitionCounts:
         counts = {name: len(topic.partitions) for name, topic in self._topics(streams).items()}
-        return counts, self._brokers
+        return PartitionCounts(counts, self._brokers)
 
     def _list_offsets_once(
         self, ssps: list[SystemStreamPartition], specs: Sequence[Any], *, committed: bool
@@ -384,14 +382,14 @@ class KafkaAdmin(SystemAdmin):
 
     def _result(self, answer: Any, where: str, operation: str) -> None:
         if isinstance(answer, KafkaError):
-            raise self._client_errors.general_error(answer, where, operation)
+            raise self._connection.general_error(answer, where, operation)
 
     def _wait(self, otherwise: str, missing: Callable[[], str | None], patience_s: float = _SETTLE_S) -> None:
         """Wait until `missing` returns no name of a topic that is not as it should be."""
         deadline, pause_s = self._clock.monotonic() + patience_s, _PAUSE_S
         while (stream := missing()) is not None:
             if self._clock.monotonic() > deadline:
-                where = f"after {patience_s:.0f} s on {self._client_errors.servers}"
+                where = f"after {patience_s:.0f} s on {self._connection.servers}"
                 raise EnvironmentFailure(f"topic '{stream}' {otherwise} {where}")
             # While a broker creates a large topic, every request slows it down.
             self._client.poll(pause_s)

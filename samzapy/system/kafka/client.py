@@ -8,10 +8,10 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
+from functools import cache, partial
 from math import inf
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, cimpl
 
@@ -82,6 +82,20 @@ _CHANGED_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)$")
 _FIRST_WORD = "in state APIVERSION_QUERY"
 #: A connection that was lost during a handshake, and a handshake that failed for that: the broker may speak no TLS.
 _LOST, _HANDSHAKE = ": Disconnected: ", "SSL handshake failed"
+
+
+#: The longest time for which the asked broker may not know a topic that others know.
+_NEWS_S, _NEWS_PAUSE_S = 5.0, 0.1
+#: Up to this many topics are asked for one by one; for more, the metadata of all topics are fetched, which is slow on a
+#: large cluster.
+_FEW_TOPICS = 8
+
+
+class PartitionCounts(NamedTuple):
+    """What one broker knows: the number of partitions by topic, and the number of brokers."""
+
+    counts: dict[str, int]
+    brokers: int
 
 
 class ClientStatistics:
@@ -155,26 +169,31 @@ def _gauges(result: dict[str, Any]) -> dict[str, float]:
     }
 
 
-class ClientErrors:
-    """Collects the errors that a handle reports outside of its calls, and keeps its `statistics`. `check` raises the
-    permanent errors.
+class Connection:
+    """What the parts of one client share: the `properties` of its handles, the errors that these report outside of
+    their calls, their `statistics`, and the `gate` that the requests of this process to the cluster pass.
 
-    Messages name `system`, `servers`, and `who` the client is by its `properties`. `refused_partition`: the topic and
-    partition that a transaction was not allowed to write to, which librdkafka only logs. `disturbed`: a connection was
-    lost or a request was not answered in time, so librdkafka may have sent something twice. `gate`: where the requests
-    of this process to the cluster pass.
+    Messages name `system`, `servers`, and `who` the client is. `refused_partition`: the topic and partition that a
+    transaction was not allowed to write to, which librdkafka only logs. `disturbed`: a connection was lost or a request
+    was not answered in time, so librdkafka may have sent something twice.
     """
 
     def __init__(
-        self, system: str, servers: str, gate: Gate | None = None, properties: Mapping[str, str] | None = None
+        self,
+        system: str,
+        servers: str,
+        properties: Mapping[str, str] | None = None,
+        gate: Gate | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Without `gate`, the handle has one of its own."""
-        self._properties = properties or {}
-        self.who = principal(self._properties)
+        """Without `gate`, the client has one of its own."""
+        self.properties = properties or {}
+        self.who = principal(self.properties)
         self.refused_partition = ""
         self.system = system
         self.servers = servers
         self.gate = gate or Gate(servers)
+        self.clock = clock
         self.refusal: KafkaError | None = None
         self.last = ""
         self.disturbed = False
@@ -183,6 +202,18 @@ class ClientErrors:
         self.statistics = ClientStatistics()
         #: By topic, the ids that the client has learned since its consumer looked last.
         self.new_ids: dict[str, str] = {}
+
+    def handle(self, kind: type, properties: Mapping[str, Any] | None = None) -> Any:
+        """A Consumer, Producer or AdminClient, by default with the client's own properties. Raises ConfigError for
+        properties that librdkafka refuses."""
+        give_threads_arenas()
+        given = self.properties if properties is None else properties
+        self.statistics.period_s = float(given.get("statistics.interval.ms", 0)) / 1000
+        try:
+            return kind({**given, "error_cb": self.note, "stats_cb": self.statistics.note, "logger": self})
+        except KafkaException as cause:
+            key = f"systems.{self.system}.{'producer' if kind.__name__ == 'Producer' else 'consumer'}"
+            raise ConfigError([ConfigProblem(key, None, one_line(error_of(cause)))]) from cause
 
     def note(self, error: KafkaError) -> None:
         """Take an error: librdkafka's `error_cb`."""
@@ -217,7 +248,7 @@ class ClientErrors:
         """Raise HandshakeFailed if the cluster has refused this client. A connection that was lost in the middle of a
         handshake may only mean that a broker shuts down."""
         if self.refusal is not None:
-            expired = expired_certificate(self._properties, SYSTEM_CLOCK.wall_ms())
+            expired = expired_certificate(self.properties, SYSTEM_CLOCK.wall_ms())
             if expired:
                 raise HandshakeFailed(f"{self.servers}: TLS handshake failed: {expired}")
             raise self.general_error(self.refusal)
@@ -228,114 +259,80 @@ class ClientErrors:
 
     def unreachable(self, waited_s: float) -> SamzapyError:
         """The error for a cluster that did not answer in time."""
-        expired = expired_certificate(self._properties, SYSTEM_CLOCK.wall_ms())
+        expired = expired_certificate(self.properties, SYSTEM_CLOCK.wall_ms())
         if expired:
             return HandshakeFailed(f"cannot reach {self.servers} within {waited_s:.0f} s: {expired}")
         reason = f" ({self.last})" if self.last else ""
         return Unreachable(f"cannot reach {self.servers} within {waited_s:.0f} s{reason}")
 
+    def reach(self, client: Any, topic: str | None = None) -> Any:
+        """The cluster's metadata, of all topics or of one; any broker answers, so this needs no controller and no
+        leader.
 
-def make_client(kind: type, properties: Mapping[str, str | bool], client_errors: ClientErrors) -> Any:
-    """A Consumer, Producer or AdminClient. Raises ConfigError for properties that librdkafka refuses."""
-    give_threads_arenas()
-    client_errors.statistics.period_s = float(properties.get("statistics.interval.ms", 0)) / 1000
-    try:
-        callbacks = {"error_cb": client_errors.note, "stats_cb": client_errors.statistics.note, "logger": client_errors}
-        return kind({**properties, **callbacks})
-    except KafkaException as cause:
-        side = "producer" if kind.__name__ == "Producer" else "consumer"
-        key = f"systems.{client_errors.system}.{side}"
-        raise ConfigError([ConfigProblem(key, None, one_line(error_of(cause)))]) from cause
+        A broker that is starting may answer with an empty list of brokers: it is asked again. Raises HandshakeFailed if
+        the cluster refuses this client, and Unreachable if it does not answer within 10 s.
+        """
+        return self.gate.ask(partial(self._metadata, client, topic), proves=False)
 
+    def _metadata(self, client: Any, topic: str | None) -> Any:
+        deadline = self.clock.monotonic() + REACH_S
+        attempt_s = _FIRST_ATTEMPT_S
+        while True:
+            left = deadline - self.clock.monotonic()
+            cause: KafkaException | None = None
+            try:
+                metadata = client.list_topics(topic, timeout=max(0.1, min(left, attempt_s)))
+                if metadata.brokers:
+                    return metadata
+            except KafkaException as failure:
+                # Its traceback would keep the client until the next garbage collection, and with it its threads.
+                cause = failure.with_traceback(None)
+            attempt_s *= 2
+            # poll delivers errors; its wait also keeps a refused connection from being retried in a busy loop.
+            client.poll(_PAUSE_S)
+            self.check()
+            if self.clock.monotonic() >= deadline:
+                raise self.unreachable(REACH_S) from cause
 
-def reach(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK, topic: str | None = None) -> Any:
-    """The cluster's metadata, of all topics or of one; any broker answers, so this needs no controller and no leader.
+    def partition_counts(
+        self, client: Any, needed: Collection[SystemStreamPartition], ask: Callable[[], PartitionCounts]
+    ) -> dict[str, int]:
+        """The number of partitions of the topics, by name; the `needed` ones exist. `ask` returns the answer of one
+        broker.
 
-    A broker that is starting may answer with an empty list of brokers: it is asked again. Raises HandshakeFailed if the
-    cluster refuses this client, and Unreachable if it does not answer within 10 s.
-    """
-    return client_errors.gate.ask(lambda: _metadata(client, client_errors, clock, topic), proves=False)
+        Brokers learn of a new topic, or of more partitions, one after another, and any of them may answer. So with
+        several brokers, missing ones are asked for again for 5 s. Raises UnknownStream, UnknownPartition.
+        """
+        deadline = self.clock.monotonic() + _NEWS_S
+        while True:
+            counts, brokers = ask()
+            missing = next((ssp for ssp in needed if ssp.partition >= counts.get(ssp.stream, 0)), None)
+            if missing is None:
+                return counts
+            if brokers < 2 or self.clock.monotonic() > deadline:  # one knows all there is to know
+                if missing.stream in counts:
+                    raise UnknownPartition(*missing, counts[missing.stream])
+                raise UnknownStream(missing.system, missing.stream, self.servers)
+            client.poll(_NEWS_PAUSE_S)
 
+    def all_counts(self, client: Any) -> PartitionCounts:
+        """The counts of every topic of the cluster. For producers: if they ask for one topic, that may create it."""
+        return _counted(self.reach(client))
 
-def _metadata(client: Any, client_errors: ClientErrors, clock: Clock, topic: str | None) -> Any:
-    deadline = clock.monotonic() + REACH_S
-    attempt_s = _FIRST_ATTEMPT_S
-    while True:
-        left = deadline - clock.monotonic()
-        cause: KafkaException | None = None
-        try:
-            metadata = client.list_topics(topic, timeout=max(0.1, min(left, attempt_s)))
-            if metadata.brokers:
-                return metadata
-        except KafkaException as failure:
-            # Its traceback would keep the client until the next garbage collection, and with it its threads.
-            cause = failure.with_traceback(None)
-        attempt_s *= 2
-        # poll delivers errors; its wait also keeps a refused connection from being retried in a busy loop.
-        client.poll(_PAUSE_S)
-        client_errors.check()
-        if clock.monotonic() >= deadline:
-            raise client_errors.unreachable(REACH_S) from cause
-
-
-#: The longest time for which the asked broker may not know a topic that others know.
-_NEWS_S = 5.0
-_NEWS_PAUSE_S = 0.1
-
-
-#: Up to this many topics are asked for one by one; for more, the metadata of all topics are fetched, which is slow on a
-#: large cluster.
-_FEW_TOPICS = 8
-
-
-def partition_counts(
-    client: Any,
-    client_errors: ClientErrors,
-    needed: Collection[SystemStreamPartition],
-    ask: Callable[[], tuple[dict[str, int], int]],
-    clock: Clock = SYSTEM_CLOCK,
-) -> dict[str, int]:
-    """The number of partitions of the topics, by name; the `needed` ones exist. `ask` returns the answer of one broker,
-    and the number of brokers.
-
-    Brokers learn of a new topic, or of more partitions, one after another, and any of them may answer. So with several
-    brokers, missing ones are asked for again for 5 s. Raises UnknownStream, UnknownPartition.
-    """
-    deadline = clock.monotonic() + _NEWS_S
-    while True:
-        counts, brokers = ask()
-        missing = next((ssp for ssp in needed if ssp.partition >= counts.get(ssp.stream, 0)), None)
-        if missing is None:
-            return counts
-        if brokers < 2 or clock.monotonic() > deadline:  # one knows all there is to know
-            if missing.stream in counts:
-                raise UnknownPartition(*missing, counts[missing.stream])
-            raise UnknownStream(missing.system, missing.stream, client_errors.servers)
-        client.poll(_NEWS_PAUSE_S)
+    def counts_of(self, client: Any, topics: Collection[str]) -> PartitionCounts:
+        """The counts of `topics` at least. For consumers: their requests create no topic."""
+        if len(topics) > _FEW_TOPICS:
+            return self.all_counts(client)
+        counts, brokers = dict[str, int](), 0
+        for topic in topics:
+            of_topic, brokers = _counted(self.reach(client, topic))
+            counts.update(of_topic)
+        return PartitionCounts(counts, brokers)
 
 
-def all_counts(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK) -> tuple[dict[str, int], int]:
-    """The number of partitions of every topic of the cluster, and the number of brokers. For producers: if they ask for
-    one topic, that may create it."""
-    return _counted(reach(client, client_errors, clock))
-
-
-def counts_of(
-    client: Any, client_errors: ClientErrors, topics: Collection[str], clock: Clock = SYSTEM_CLOCK
-) -> tuple[dict[str, int], int]:
-    """Like `all_counts`, at least of `topics`. For consumers: their requests create no topic."""
-    if len(topics) > _FEW_TOPICS:
-        return all_counts(client, client_errors, clock)
-    counts, brokers = dict[str, int](), 0
-    for topic in topics:
-        found, brokers = _counted(reach(client, client_errors, clock, topic))
-        counts.update(found)
-    return counts, brokers
-
-
-def _counted(cluster: Any) -> tuple[dict[str, int], int]:
+def _counted(cluster: Any) -> PartitionCounts:
     counts = {name: len(topic.partitions) for name, topic in cluster.topics.items() if topic.partitions}
-    return counts, len(cluster.brokers)
+    return PartitionCounts(counts, len(cluster.brokers))
 
 
 #: Seconds for which a topic must be missing from the answers of a cluster until it counts as deleted, the pause between

@@ -21,7 +21,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
-from samzapy.clock import Clock
 from samzapy.errors import (
     LOST_RECORDS,
     EnvironmentFailure,
@@ -31,7 +30,7 @@ from samzapy.errors import (
     SamzapyError,
     UnknownStream,
 )
-from samzapy.system.kafka.client import ClientErrors, DeletedTopics, counts_of, make_client, partition_counts
+from samzapy.system.kafka.client import Connection, DeletedTopics
 from samzapy.system.kafka.errors import UNKNOWN_PARTITION, error_of
 from samzapy.system.kafka.fetching import Event, Fetch, open_consumer
 
@@ -50,9 +49,8 @@ class KafkaConsumer(SystemConsumer):
     While a broker is away, librdkafka waits for it, and polls return nothing.
     """
 
-    def __init__(self, properties: Mapping[str, str], client_errors: ClientErrors) -> None:
-        self._properties = properties
-        self._client_errors = client_errors
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._client: Any = None
         self._fetch: Fetch | None = None
         self._positions: dict[SystemStreamPartition, int] = {}
@@ -71,10 +69,10 @@ class KafkaConsumer(SystemConsumer):
     ) -> None:
         self._positions, self._epochs = dict(offsets), dict(epochs)
         self._ids = {stream.stream: stream_id for stream, stream_id in ids.items() if stream_id}
-        self._client, self._fetch = open_consumer(self._properties, self._client_errors)
+        self._client, self._fetch = open_consumer(self._connection)
         topics = {ssp.stream for ssp in self._positions}
-        ask = partial(counts_of, self._client, self._client_errors, topics)
-        partition_counts(self._client, self._client_errors, self._positions, ask)
+        ask = partial(self._connection.counts_of, self._client, topics)
+        self._connection.partition_counts(self._client, self._positions, ask)
         self._fetch.follow(self._positions)
         self._call(lambda client: client.assign([_at(ssp, offset) for ssp, offset in self._positions.items()]))
         for ssp, epoch in self._epochs.items():
@@ -88,12 +86,12 @@ class KafkaConsumer(SystemConsumer):
                 self._client.seek(position)
             except KafkaException as cause:
                 if error_of(cause).code() != KafkaError._STATE:  # noqa: SLF001
-                    raise self._client_errors.general_error(error_of(cause), position.topic) from cause
+                    raise self._connection.general_error(error_of(cause), position.topic) from cause
                 # The assignment is not complete.
                 threading.Event().wait(_ATTEMPT_S)
             else:
                 return
-        raise RetriableError(f"{self._client_errors.system}.{position.topic}: the assignment does not begin")
+        raise RetriableError(f"{self._connection.system}.{position.topic}: the assignment does not begin")
 
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
         fetch, failure = self._fetch, self._failure
@@ -102,28 +100,28 @@ class KafkaConsumer(SystemConsumer):
         try:
             result, events = fetch.take(timeout_s, max_records)
         except KafkaException as cause:
-            raise self._client_errors.general_error(error_of(cause)) from cause
+            raise self._connection.general_error(error_of(cause)) from cause
         except RuntimeError as cause:
             if self._fetch is fetch:
                 raise
             raise self._why_not() from cause  # closed by another thread
-        if self._client_errors.new_ids:
+        if self._connection.new_ids:
             self._check_ids()
         positions = self._positions
         for batch in result:
             positions[batch.ssp] = batch.offsets[-1] + 1
         for event in events:
             if event.error.code() in UNKNOWN_PARTITION:
-                self._client_errors.missing = True
+                self._connection.missing = True
             elif failure is None:
                 # Raised by the next poll, if there are records to return first.
                 self._failure = failure = self._error(event)
-        if self._client_errors.missing and failure is None:
+        if self._connection.missing and failure is None:
             self._failure = failure = self._deletion()
         if not result:
             if failure is not None:
                 raise failure
-            self._client_errors.check()
+            self._connection.check()
         return result
 
     def position(self, ssp: SystemStreamPartition) -> int:
@@ -139,7 +137,7 @@ class KafkaConsumer(SystemConsumer):
             for at in self._call(lambda client: client.position(list(map(_at, self._positions)))):
                 # Without one, nothing was read since the start.
                 if at.leader_epoch is not None and at.leader_epoch >= 0:
-                    ssp = SystemStreamPartition(self._client_errors.system, at.topic, at.partition)
+                    ssp = SystemStreamPartition(self._connection.system, at.topic, at.partition)
                     self._epochs[ssp] = at.leader_epoch
         return dict(self._epochs)
 
@@ -159,27 +157,27 @@ class KafkaConsumer(SystemConsumer):
             self._client = None
 
     def metrics(self) -> Mapping[str, float]:
-        return self._client_errors.statistics.metrics()
+        return self._connection.statistics.metrics()
 
     def _deletion(self) -> SamzapyError | None:
         """The error for a topic that was deleted; None if there is none, or until that is certain."""
-        errors, topics = self._client_errors, {ssp.stream for ssp in self._positions}
+        errors, topics = self._connection, {ssp.stream for ssp in self._positions}
         deleted = self._call(lambda client: self._deleted.find(client, topics, one_by_one=True))
         errors.missing = not self._deleted.settled
         return None if deleted is None else UnknownStream(errors.system, deleted, errors.servers)
 
     def _check_ids(self) -> None:
         """Raise PositionVoid if a topic was created again: what was fetched may be of the new one."""
-        result = dict(self._client_errors.new_ids)
-        self._client_errors.new_ids.clear()
+        result = dict(self._connection.new_ids)
+        self._connection.new_ids.clear()
         for topic, now in result.items():
             before = self._ids.setdefault(topic, now)
             if before != now:
-                self._failure = PositionVoid.made_anew(f"{self._client_errors.system}.{topic}", before, now)
+                self._failure = PositionVoid.made_anew(f"{self._connection.system}.{topic}", before, now)
                 raise self._failure
 
     def _error(self, event: Event) -> SamzapyError:
-        error, ssp = event.error, SystemStreamPartition(self._client_errors.system, event.stream, event.partition)
+        error, ssp = event.error, SystemStreamPartition(self._connection.system, event.stream, event.partition)
         if ssp in self._positions and (lost := _TRUNCATED.search(str(error.str()))) is not None:
             offset, epoch, end, end_epoch = map(int, lost.groups())
             return PositionVoid.diverged(ssp, (offset, epoch), (end, end_epoch))
@@ -187,7 +185,7 @@ class KafkaConsumer(SystemConsumer):
             low, high = self._call(lambda client: client.get_watermark_offsets(_at(ssp), timeout=_WATERMARKS_S))
             at = self._positions[ssp]
             return OffsetOutOfRange(ssp, at, low, high, LOST_RECORDS if at > high else "")
-        return self._client_errors.general_error(error, str(ssp) if event.stream else "", "READ")
+        return self._connection.general_error(error, str(ssp) if event.stream else "", "READ")
 
     def _call(self, call: Any) -> Any:
         if self._client is None:
@@ -195,12 +193,12 @@ class KafkaConsumer(SystemConsumer):
         try:
             return call(self._client)
         except KafkaException as cause:
-            raise self._client_errors.general_error(error_of(cause)) from cause
+            raise self._connection.general_error(error_of(cause)) from cause
 
     def _why_not(self) -> SamzapyError:
         if self._failure is not None:
             return self._failure
-        return EnvironmentFailure(f"the consumer of system '{self._client_errors.system}' is not started, or closed")
+        return EnvironmentFailure(f"the consumer of system '{self._connection.system}' is not started, or closed")
 
 
 def _at(ssp: SystemStreamPartition, offset: int | None = None, epoch: int | None = None) -> Any:
@@ -221,15 +219,14 @@ class GroupPositions:
     during an admin call about groups (its issue 3663).
     """
 
-    def __init__(self, group: str, properties: Mapping[str, str], client_errors: ClientErrors, clock: Clock) -> None:
-        """`properties` say how to connect."""
+    def __init__(self, group: str, connection: Connection) -> None:
         self._group = group
-        self._client_errors = client_errors
-        self._clock = clock
+        self._connection = connection
+        self._clock = connection.clock
         self._answered = False
         self._error: KafkaError | None = None
         own: dict[str, Any] = {"group.id": group, "enable.auto.commit": "false", "on_commit": self._answer}
-        self._consumer = make_client(Consumer, {**dict(properties), **own}, client_errors)
+        self._consumer = connection.handle(Consumer, {**connection.properties, **own})
 
     def commit(self, positions: Mapping[SystemStreamPartition, int]) -> None:
         """Wait at most 5 s until the offsets are committed. Raises EnvironmentFailure where the broker does not allow
@@ -239,16 +236,16 @@ class GroupPositions:
         try:
             self._consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as cause:
-            raise self._client_errors.general_error(error_of(cause), self._where, "READ") from cause
+            raise self._connection.general_error(error_of(cause), self._where, "READ") from cause
         deadline = self._clock.monotonic() + _COMMIT_S
         while not self._answered:
             if self._clock.monotonic() > deadline:
-                silence = RetriableError(f"{self._where}: no answer from {self._client_errors.servers}")
+                silence = RetriableError(f"{self._where}: no answer from {self._connection.servers}")
                 silence.outage = True
                 raise silence
             self._consumer.poll(_POLL_S)
         if self._error is not None:
-            raise self._client_errors.general_error(self._error, self._where, "READ")
+            raise self._connection.general_error(self._error, self._where, "READ")
 
     def close(self) -> None:
         """Disconnect; a commit without an answer is given up."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from math import ceil
 from threading import Lock
@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
-from samzapy.system.kafka.client import ClientErrors, extension, make_client, with_extension
+from samzapy.system.kafka.client import Connection, extension, with_extension
 
 
 class Event(NamedTuple):
@@ -50,15 +50,15 @@ class Fetch(ABC):
         """Drop what was fetched; called before the consumer is closed."""
 
 
-def open_consumer(properties: Mapping[str, Any], client_errors: ClientErrors) -> tuple[Any, Fetch]:
-    """A consumer, and the fetch of its records. Raises ConfigError as `make_client`."""
+def open_consumer(connection: Connection) -> tuple[Any, Fetch]:
+    """A consumer, and the fetch of its records. Raises ConfigError as `Connection.handle`."""
     if extension is None:
-        client = make_client(Consumer, properties, client_errors)
-        return client, MessageFetch(client, client_errors.system)
-    client = make_client(Consumer, {**with_extension(properties), **_OWN_ERRORS}, client_errors)
+        client = connection.handle(Consumer)
+        return client, MessageFetch(client, connection.system)
+    client = connection.handle(Consumer, {**with_extension(connection.properties), **_OWN_ERRORS})
     result = list[Event]()
-    queue = extension.FetchQueue(client, _noted(client_errors, result))
-    return client, NativeFetch(client, queue, client_errors.system, result)
+    queue = extension.FetchQueue(client, _noted(connection, result))
+    return client, NativeFetch(client, queue, connection.system, result)
 
 
 #: A property of the extension: errors outside of calls go to its queue's `on_error`.
@@ -67,13 +67,13 @@ _OWN_ERRORS = {"samzapy.errors": "queue"}
 _PLACE = re.compile(r"(\S+) \[(-?\d+)\]: ")
 
 
-def _noted(client_errors: ClientErrors, result: list[Event]) -> Callable[[int, str], None]:
+def _noted(connection: Connection, result: list[Event]) -> Callable[[int, str], None]:
     """What the extension calls for an error outside of calls: one of a partition is added to `found`."""
 
     def note(code: int, text: str) -> None:
         error, place = KafkaError(code, text), _PLACE.match(text)
         if place is None:
-            client_errors.note(error)
+            connection.note(error)
         else:
             result.append(Event(error, place[1], int(place[2])))
 

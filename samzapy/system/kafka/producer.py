@@ -9,7 +9,6 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.api.system import ColumnProducer, OutgoingColumns
-from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
     ProducerError,
     ProducerFenced,
@@ -18,7 +17,7 @@ from samzapy.errors import (
     TransactionIndeterminate,
     UnknownStream,
 )
-from samzapy.system.kafka.client import LOGGER, ClientErrors, DeletedTopics, reach
+from samzapy.system.kafka.client import LOGGER, Connection, DeletedTopics
 from samzapy.system.kafka.errors import (
     REFUSED,
     TOO_LARGE,
@@ -50,26 +49,23 @@ class KafkaProducer(ColumnProducer):
 
     def __init__(
         self,
-        properties: Mapping[str, str],
-        client_errors: ClientErrors,
+        connection: Connection,
         transactional_id: str | None,
-        clock: Clock = SYSTEM_CLOCK,
         call_s: float = 30.0,
         limit_of: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         """`call_s`: the most seconds that a transactional call may take; after that its outcome is unknown. `limit_of`:
         the `max.message.bytes` of a topic, None if unknown; called for the error of a record that the broker
         refuses."""
-        self._properties = properties
-        self._client_errors = client_errors
-        self._clock = clock
+        self._connection = connection
+        self._clock = connection.clock
         self._call_s = call_s
         self._limit_of = limit_of
         self._made: tuple[Any, RecordQueue] | None = None
         self._last_offsets: dict[tuple[str, int], int] = {}
-        self._calls = ProducerCalls(client_errors.system, transactional_id)
+        self._calls = ProducerCalls(connection.system, transactional_id)
         self._refused = False
-        self._deleted = DeletedTopics(clock)
+        self._deleted = DeletedTopics(connection.clock)
 
     def send_columns(self, columns: OutgoingColumns) -> None:
         with self._calls.guarded(), self._abortable():
@@ -92,13 +88,13 @@ class KafkaProducer(ColumnProducer):
             self._made = None
 
     def metrics(self) -> Mapping[str, float]:
-        return self._client_errors.statistics.metrics()
+        return self._connection.statistics.metrics()
 
     def init_transactions(self) -> None:
         with self._calls.guarded():
             self._calls.must_be_new("init_transactions")
-            reach(self._client, self._client_errors)
-            self._client_errors.gate.ask(self._take_over)
+            self._connection.reach(self._client)
+            self._connection.gate.ask(self._take_over)
             self._calls.initialised = True
 
     def begin(self) -> bool:
@@ -130,7 +126,7 @@ class KafkaProducer(ColumnProducer):
 
     def _take_over(self) -> None:
         """Get a new epoch for the transactional id: from now on the broker refuses requests of earlier ones."""
-        self._client_errors.disturbed = False
+        self._connection.disturbed = False
         self._call("init_transactions", lambda client: client.init_transactions(self._call_s))
 
     def _renew_if_disturbed(self) -> bool:
@@ -142,7 +138,7 @@ class KafkaProducer(ColumnProducer):
         a connection once in 30 s, so every report since the last take-over counts, not only reports during the commit.
         """
         self._serve(0)
-        if took_over := self._client_errors.disturbed:
+        if took_over := self._connection.disturbed:
             LOGGER.info("%s takes over from itself after a lost connection or a late answer", self._calls.name)
             self._made = None
             self._take_over()
@@ -158,13 +154,8 @@ class KafkaProducer(ColumnProducer):
 
     def _opened(self) -> tuple[Any, RecordQueue]:
         if self._made is None:
-            self._made = open_producer(
-                self._properties,
-                self._client_errors,
-                self._serve,
-                self._clock,
-                with_offsets=not self._calls.transactional,
-            )
+            with_offsets = not self._calls.transactional
+            self._made = open_producer(self._connection, self._serve, with_offsets=with_offsets)
         return self._made
 
     @contextmanager
@@ -200,9 +191,9 @@ class KafkaProducer(ColumnProducer):
                 self._check_deleted()
         if failure is not None:
             raise self._undelivered(failure)
-        self._client_errors.check()
+        self._connection.check()
         if left:
-            where = f"after {timeout_s:.0f} s on {self._client_errors.servers}"
+            where = f"after {timeout_s:.0f} s on {self._connection.servers}"
             raise self._timed_out(f"{self._calls.name}: {left:,} records were not acknowledged {where}")
         self._last_offsets.update(self._queue.settle())
         self._queue.streams.clear()
@@ -227,7 +218,7 @@ class KafkaProducer(ColumnProducer):
         """Raise UnknownStream if a topic of the records was deleted: librdkafka would keep them until they time out."""
         deleted = self._deleted.find(self._client, self._queue.streams, one_by_one=False)
         if deleted is not None:
-            raise UnknownStream(self._client_errors.system, deleted, self._client_errors.servers)
+            raise UnknownStream(self._connection.system, deleted, self._connection.servers)
 
     def _timed_out(self, text: str) -> SamzapyError:
         failure = TransactionAborted(text) if self._calls.in_transaction else ProducerError(text)
@@ -237,7 +228,7 @@ class KafkaProducer(ColumnProducer):
     def _undelivered(self, failure: Failure) -> SamzapyError:
         error, stream, partition, size = failure
         self._refused = error.code() in REFUSED
-        system, who = self._client_errors.system, self._client_errors.who
+        system, who = self._connection.system, self._connection.who
         limit = self._limit_of(stream) if error.code() in TOO_LARGE else None
         result = delivery_error(error, system, f"{system}.{stream}[{partition}]", size, limit, who)
         return self._cause_of(result) if self._calls.in_transaction and not is_final(error) else result
@@ -274,7 +265,7 @@ class KafkaProducer(ColumnProducer):
 
     def _transaction_error(self, error: KafkaError, call: str) -> SamzapyError:
         """The error for a failed call; names the partition that the client may not write to."""
-        errors = self._client_errors
+        errors = self._connection
         where = f"{call} of {self._calls.name}"
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             for _ in self._served():

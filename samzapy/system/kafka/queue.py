@@ -20,16 +20,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingColumns
-from samzapy.clock import Clock
 from samzapy.errors import ProducerError, SamzapyError, UnknownPartition
-from samzapy.system.kafka.client import (
-    ClientErrors,
-    all_counts,
-    extension,
-    make_client,
-    partition_counts,
-    with_extension,
-)
+from samzapy.system.kafka.client import Connection, extension, with_extension
 from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
 from samzapy.system.producing import KeyHashes
 
@@ -58,19 +50,11 @@ _ONLY_FAILURES = "delivery.report.only.error"
 class RecordQueue(ABC):
     """Puts records into one client's queue, in order; waits while the queue is full. `serve` lets librdkafka work."""
 
-    def __init__(
-        self,
-        client: Any,
-        properties: Mapping[str, str],
-        client_errors: ClientErrors,
-        serve: Callable[[float], None],
-        clock: Clock,
-    ) -> None:
+    def __init__(self, client: Any, connection: Connection, serve: Callable[[float], None]) -> None:
         self._client = client
-        self._properties = properties
-        self._client_errors = client_errors
+        self._connection = connection
         self._serve = serve
-        self._clock = clock
+        self._clock = connection.clock
         self._partitions: dict[str, int] = {}
         #: Streams with records since the last flush.
         self.streams: set[str] = set()
@@ -121,32 +105,32 @@ class RecordQueue(ABC):
         if partition is None:
             return _CHOSEN_BY_KEY
         if not 0 <= partition < count:
-            raise UnknownPartition(self._client_errors.system, stream, partition, count)
+            raise UnknownPartition(self._connection.system, stream, partition, count)
         return partition
 
     def _partition_count(self, stream: str) -> int:
         self.streams.add(stream)
         count = self._partitions.get(stream)
         if count is None:
-            first = SystemStreamPartition(self._client_errors.system, stream, 0)
-            ask = partial(all_counts, self._client, self._client_errors, self._clock)
-            self._partitions = partition_counts(self._client, self._client_errors, [first], ask, self._clock)
+            first = SystemStreamPartition(self._connection.system, stream, 0)
+            ask = partial(self._connection.all_counts, self._client)
+            self._partitions = self._connection.partition_counts(self._client, [first], ask)
             count = self._partitions[stream]
         return count
 
     def _wait_for_room(self, deadline: float) -> None:
         """Let the full queue send something. Raises ProducerError after the monotonic time `deadline`."""
         if self._clock.monotonic() > deadline:
-            servers = self._client_errors.servers
+            servers = self._connection.servers
             raise ProducerError(f"the queue to {servers} stayed full for {_QUEUE_S:.0f} s, is it up?")
         self._serve(_FULL_PAUSE_S)
 
     def _refused(self, error: KafkaError, stream: str, partition: int, size: int) -> SamzapyError:
-        where = f"{self._client_errors.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
+        where = f"{self._connection.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
-            return transaction_error(error, where, self._client_errors.who)
-        limit = int(self._properties.get("message.max.bytes", LARGEST_RECORD))
-        return delivery_error(error, self._client_errors.system, where, size, limit, self._client_errors.who)
+            return transaction_error(error, where, self._connection.who)
+        limit = int(self._connection.properties.get("message.max.bytes", LARGEST_RECORD))
+        return delivery_error(error, self._connection.system, where, size, limit, self._connection.who)
 
 
 class NativeQueue(RecordQueue):
@@ -261,18 +245,13 @@ class ReportedQueue(RecordQueue):
 
 
 def open_producer(
-    properties: Mapping[str, str],
-    client_errors: ClientErrors,
-    serve: Callable[[float], None],
-    clock: Clock,
-    *,
-    with_offsets: bool,
+    connection: Connection, serve: Callable[[float], None], *, with_offsets: bool
 ) -> tuple[Any, RecordQueue]:
     """A producer and its queue. `with_offsets`: the last offsets of partitions are wanted. Raises ConfigError as
-    `make_client`."""
+    `Connection.handle`."""
+    properties = connection.properties
     if extension is None:
-        client = make_client(Producer, {**properties, _ONLY_FAILURES: not with_offsets}, client_errors)
-        return client, ReportedQueue(client, properties, client_errors, serve, clock)
-    client = make_client(Producer, with_extension(properties), client_errors)
-    native = extension.ProduceQueue(client, with_offsets)
-    return client, NativeQueue(native, client, properties, client_errors, serve, clock)
+        client = connection.handle(Producer, {**properties, _ONLY_FAILURES: not with_offsets})
+        return client, ReportedQueue(client, connection, serve)
+    client = connection.handle(Producer, with_extension(properties))
+    return client, NativeQueue(extension.ProduceQueue(client, with_offsets), client, connection, serve)

@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, change_columns
-from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition, UnknownStream
 from samzapy.system.kafka import KafkaSystemFactory, client, queue
 
@@ -179,9 +178,9 @@ def test_a_record_above_the_limit_is_refused_and_those_before_it_are_sent(compil
 
 @compiled_only
 def test_records_of_a_paused_queue_wait_until_it_goes_on(kafka, topic):
-    errors = client.ClientErrors("test", kafka)
     properties = {"bootstrap.servers": kafka, "enable.idempotence": "true"}
-    producer, records = queue.open_producer(properties, errors, lambda _: None, SYSTEM_CLOCK, with_offsets=True)
+    errors = client.Connection("test", kafka, properties)
+    producer, records = queue.open_producer(errors, lambda _: None, with_offsets=True)
     stream = topic(2)
     for partition in (0, 1):
         records.send(change_columns(stream, partition, [(b"k", b"before")]))

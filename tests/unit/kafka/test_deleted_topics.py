@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from samzapy.system.kafka.client import ClientErrors, DeletedTopics
+from samzapy.system.kafka.client import Connection, DeletedTopics
 from samzapy.testing import ManualClock
 
 ALONE = {1: "here:9092"}
@@ -90,6 +90,6 @@ def test_calls_in_a_row_ask_the_cluster_twice_a_second(looking):
     ],
 )
 def test_errors_beside_the_calls_say_that_a_partition_is_missing(code, missing):
-    errors = ClientErrors("kafka", "here:9092")
+    errors = Connection("kafka", "here:9092")
     errors.note(KafkaError(code))
     assert errors.missing is missing

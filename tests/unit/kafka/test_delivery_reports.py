@@ -11,7 +11,7 @@ from samzapy.errors import (
     TransactionAborted,
     UnknownStream,
 )
-from samzapy.system.kafka.client import ClientErrors
+from samzapy.system.kafka.client import Connection
 from samzapy.system.kafka.producer import KafkaProducer
 from samzapy.system.kafka.queue import ReportedQueue
 from samzapy.testing import ManualClock
@@ -41,7 +41,7 @@ class Client:
 
 
 def queue_of(client, clock=None):
-    return ReportedQueue(client, {}, ClientErrors("kafka", "b:9092"), lambda _: None, clock or ManualClock())
+    return ReportedQueue(client, Connection("kafka", "b:9092", clock=clock or ManualClock()), lambda _: None)
 
 
 FAILED = Message(topic="t", partition=0, value=b"v")
@@ -74,12 +74,12 @@ def test_records_whose_partition_is_chosen_elsewhere_have_no_last_offset():
 
 
 def producer_with(failures, transactional_id, limit=1_000):
-    client, errors, clock = Client(), ClientErrors("kafka", "b:9092"), ManualClock()
-    queue = ReportedQueue(client, {}, errors, lambda _: None, clock)
+    client, errors = Client(), Connection("kafka", "b:9092", clock=ManualClock())
+    queue = ReportedQueue(client, errors, lambda _: None)
     for partition, code in enumerate(failures):
         failed = Message(topic="out", partition=partition, value=b"x" * 5_000)
         queue.report("out", partition)(KafkaError(code), failed)
-    made = KafkaProducer({}, errors, transactional_id, clock, limit_of={"out": limit}.get)
+    made = KafkaProducer(errors, transactional_id, limit_of={"out": limit}.get)
     made._made = client, queue
     made._calls.initialised = made._calls.in_transaction = transactional_id is not None
     return made

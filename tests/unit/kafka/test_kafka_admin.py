@@ -10,9 +10,8 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamSpec
 from samzapy.errors import EnvironmentFailure, RetriableError
-from samzapy.system.kafka import admin as admin_module
 from samzapy.system.kafka.admin import KafkaAdmin
-from samzapy.system.kafka.client import ClientErrors
+from samzapy.system.kafka.client import Connection
 from samzapy.system.kafka.gate import Gate
 from samzapy.testing import ManualClock
 
@@ -69,9 +68,9 @@ def without_offset(answer):
 def admin_of(monkeypatch, elected_at_s, otherwise=timed_out):
     clock = ManualClock()
     client = DeadLeader(clock, elected_at_s, otherwise)
-    monkeypatch.setattr(admin_module, "make_client", lambda *_: client)
+    monkeypatch.setattr(Connection, "handle", lambda *_: client)
     gate = Gate("here:9092", clock, clock.advance)
-    return KafkaAdmin({}, ClientErrors("kafka", "here:9092", gate), clock), clock
+    return KafkaAdmin(Connection("kafka", "here:9092", {}, gate, clock)), clock
 
 
 @pytest.mark.parametrize("elected_at_s", [1, 20])

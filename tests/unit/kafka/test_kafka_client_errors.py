@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from samzapy.api.system import SystemSettings
 from samzapy.errors import EnvironmentFailure
 from samzapy.system.kafka import fetching
-from samzapy.system.kafka.client import LOGGER, ClientErrors, reach
+from samzapy.system.kafka.client import LOGGER, Connection
 from samzapy.system.kafka.fetching import open_consumer
 from samzapy.system.kafka.settings import consumer_properties, expired_certificate, principal
 from samzapy.testing import ManualClock
@@ -21,37 +21,37 @@ FORM = "%s [%s] %s"
 
 @pytest.mark.parametrize("facility", ["FAIL", "REQTMOUT"])
 def test_a_lost_connection_and_a_late_answer_are_disturbances(facility):
-    client_errors = ClientErrors("kafka", "here:9092")
-    client_errors.log(logging.INFO, FORM, "CONNECT", "p", "Connected")
-    assert not client_errors.disturbed
-    client_errors.log(logging.INFO, FORM, facility, "p", "Disconnected (after 714ms in state UP)")
-    assert client_errors.disturbed
+    connection = Connection("kafka", "here:9092")
+    connection.log(logging.INFO, FORM, "CONNECT", "p", "Connected")
+    assert not connection.disturbed
+    connection.log(logging.INFO, FORM, facility, "p", "Disconnected (after 714ms in state UP)")
+    assert connection.disturbed
 
 
 def test_an_error_beside_the_calls_is_a_disturbance():
-    client_errors = ClientErrors("kafka", "here:9092")
-    client_errors.note(KafkaError(KafkaError._TRANSPORT))
-    assert client_errors.disturbed
+    connection = Connection("kafka", "here:9092")
+    connection.note(KafkaError(KafkaError._TRANSPORT))
+    assert connection.disturbed
 
 
 def test_a_server_that_closes_every_connection_at_once_points_to_the_protocol():
-    client_errors = ClientErrors("kafka", "here:9092")
-    client_errors.log(
+    connection = Connection("kafka", "here:9092")
+    connection.log(
         logging.INFO, FORM, "FAIL", "p", "Disconnected: closed by peer (after 0ms in state APIVERSION_QUERY)"
     )
     reason = r"cannot reach here:9092 within 10 s \(.*systems\.kafka\.consumer\.security\.protocol right\?\)"
-    assert isinstance(client_errors.unreachable(10), EnvironmentFailure)
+    assert isinstance(connection.unreachable(10), EnvironmentFailure)
     with pytest.raises(EnvironmentFailure, match=reason):
-        raise client_errors.unreachable(10)
+        raise connection.unreachable(10)
 
 
 def test_lines_go_on_to_the_clients_logger_those_of_an_outage_for_debugging(caplog):
     caplog.set_level(logging.INFO, LOGGER.name)
-    client_errors = ClientErrors("kafka", "here:9092")
-    client_errors.log(logging.ERROR, FORM, "FAIL", "p", "Connect to here:9092 failed")
-    client_errors.log(logging.WARNING, FORM, "GETPID", "p", "other")
+    connection = Connection("kafka", "here:9092")
+    connection.log(logging.ERROR, FORM, "FAIL", "p", "Connect to here:9092 failed")
+    connection.log(logging.WARNING, FORM, "GETPID", "p", "other")
     assert caplog.messages == ["GETPID [p] other"]
-    assert client_errors.disturbed
+    assert connection.disturbed
 
 
 class StartingBroker:
@@ -70,9 +70,10 @@ class StartingBroker:
 
 def test_an_answer_without_brokers_is_none_and_is_asked_for_again():
     clock = ManualClock()
-    assert reach(StartingBroker(clock, 3), ClientErrors("kafka", "here:9092"), clock).brokers
+    connection = Connection("kafka", "here:9092", clock=clock)
+    assert connection.reach(StartingBroker(clock, 3)).brokers
     with pytest.raises(EnvironmentFailure, match="cannot reach here:9092 within 10 s"):
-        reach(StartingBroker(clock, 1_000_000), ClientErrors("kafka", "here:9092"), clock)
+        connection.reach(StartingBroker(clock, 1_000_000))
 
 
 class BusyBroker:
@@ -94,14 +95,16 @@ class BusyBroker:
 @pytest.mark.parametrize("answer_s", [0.5, 1.5, 3.5])
 def test_a_busy_broker_is_given_time_for_its_answer(answer_s):
     clock = ManualClock()
-    assert reach(BusyBroker(clock, answer_s), ClientErrors("kafka", "here:9092"), clock).brokers
+    connection = Connection("kafka", "here:9092", clock=clock)
+    assert connection.reach(BusyBroker(clock, answer_s)).brokers
     assert clock.monotonic() < 10
 
 
 def test_a_broker_that_is_too_slow_is_given_up_in_time():
     clock = ManualClock()
+    connection = Connection("kafka", "here:9092", clock=clock)
     with pytest.raises(EnvironmentFailure, match="cannot reach here:9092 within 10 s"):
-        reach(BusyBroker(clock, 60), ClientErrors("kafka", "here:9092"), clock)
+        connection.reach(BusyBroker(clock, 60))
     assert 10 <= clock.monotonic() < 11
 
 
@@ -149,40 +152,40 @@ def test_a_certificate_is_expired_from_its_last_second_on(certificate):
 
 
 def test_a_failed_handshake_with_an_expired_certificate_says_so(certificate):
-    client_errors = ClientErrors("kafka", "here:9092", properties=certificate)
-    client_errors.note(KafkaError(KafkaError._SSL, "SSL handshake failed: alert certificate unknown"))
+    connection = Connection("kafka", "here:9092", properties=certificate)
+    connection.note(KafkaError(KafkaError._SSL, "SSL handshake failed: alert certificate unknown"))
     with pytest.raises(
         EnvironmentFailure, match=r"^here:9092: TLS handshake failed: the certificate of the client expired at 2026-03"
     ):
-        client_errors.check()
+        connection.check()
 
 
 def test_a_cluster_out_of_reach_with_an_expired_certificate_says_so(certificate):
     assert "10 s: the certificate of the client expired at 2026-03-01" in str(
-        ClientErrors("kafka", "here:9092", properties=certificate).unreachable(10)
+        Connection("kafka", "here:9092", properties=certificate).unreachable(10)
     )
 
 
 def test_a_partition_that_a_transaction_may_not_write_to_is_kept():
-    client_errors = ClientErrors("kafka", "here:9092")
+    connection = Connection("kafka", "here:9092")
     for topic, reason in (("other", "Broker: Operation not attempted"), ("a.b", "Broker: Topic authorization failed")):
         line = f'[thrd:main]: TxnCoordinator/1: Failed to add partition "{topic}" [3] to transaction: {reason}'
-        client_errors.log(logging.WARNING, "%s [%s] %s", "ADDPARTS", "p", line)
-    assert client_errors.refused_partition == "a.b[3]"
+        connection.log(logging.WARNING, "%s [%s] %s", "ADDPARTS", "p", line)
+    assert connection.refused_partition == "a.b[3]"
 
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_cluster_that_is_not_reached_is_noted_by_both_ways_to_fetch(compiled, monkeypatch):
     if not compiled:
         monkeypatch.setattr(fetching, "extension", None)
-    client_errors = ClientErrors("kafka", "127.0.0.1:1")
     settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": "127.0.0.1:1"})
-    client, fetch = open_consumer(consumer_properties(settings, "c"), client_errors)
+    connection = Connection("kafka", "127.0.0.1:1", consumer_properties(settings, "c"))
+    client, fetch = open_consumer(connection)
     for _ in range(100):
         client.poll(0.1)
-        if client_errors.last:
+        if connection.last:
             break
-    assert "127.0.0.1:1" in client_errors.last
-    assert client_errors.disturbed
+    assert "127.0.0.1:1" in connection.last
+    assert connection.disturbed
     fetch.close()
     client.close()

@@ -15,7 +15,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.runner.spark.worker import PERMANENT
-from samzapy.system.kafka.client import ClientErrors
+from samzapy.system.kafka.client import Connection
 from samzapy.system.kafka.errors import delivery_error, general_error, transaction_error
 
 
@@ -99,7 +99,7 @@ def test_a_refused_handshake_or_login_ends_the_run_at_once(code):
     ],
 )
 def test_a_broker_that_goes_away_during_a_login_is_an_outage(code, text):
-    errors = ClientErrors("kafka", "h:1")
+    errors = Connection("kafka", "h:1")
     errors.note(KafkaError(code, text))
     errors.check()
     found = general_error(KafkaError(code, text), "kafka", "h:1")

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from mock_cluster import CONTROLLER, MockCluster
 
 from samzapy.api.system import SystemSettings
-from samzapy.system.kafka.client import ClientErrors, make_client, reach
+from samzapy.system.kafka.client import Connection
 from samzapy.system.kafka.settings import admin_properties
 
 REQUEST_S = 1.0
@@ -44,20 +44,20 @@ class Statistics:
 
 def connects_of(cluster, request, **overridden):
     settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": cluster.servers})
-    client_errors = ClientErrors("kafka", cluster.servers)
-    client_errors.statistics = Statistics()
     properties = {**admin_properties(settings, "c"), "statistics.interval.ms": "100", "log_level": "0", **overridden}
-    client = make_client(AdminClient, properties, client_errors)
+    connection = Connection("kafka", cluster.servers, properties)
+    connection.statistics = Statistics()
+    client = connection.handle(AdminClient)
     cluster.kill(CONTROLLER)
-    assert reach(client, client_errors).controller_id == CONTROLLER
+    assert connection.reach(client).controller_id == CONTROLLER
     for answer in request(client).values():
         with suppress(KafkaException):
             answer.result(60)
     for _ in range(100):
         # The first ones have waited since the request began.
         client.poll(0.1)
-        if client_errors.statistics.age_s > REQUEST_S:
-            return client_errors.statistics.connects
+        if connection.statistics.age_s > REQUEST_S:
+            return connection.statistics.connects
     raise AssertionError("no statistics")
 
 
