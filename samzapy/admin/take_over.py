@@ -57,7 +57,7 @@ from samzapy.errors import (
 )
 from samzapy.job.model import JobModel
 from samzapy.storage.changelog.topic import STALL_S, Tail, first_records, foreign_records
-from samzapy.system.clients import SystemClients, has_transactions
+from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
 
@@ -250,7 +250,7 @@ def take_over_by_tool(
     """
     checkpoints.start()
     run = replace(this_run(clock), pid=NO_DRIVER)
-    state = state_transactions(config, has_transactions)
+    state = state_transactions(config)
     claim = take_over(config, clients, checkpoints, state, members, tasks, wait, run=run)
     if unseen and claim.state.system is None and not claim.waited:
         wait(config.spark.lease_ms / 1000)

@@ -25,7 +25,7 @@ from samzapy.plugins import import_also_from
 from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
 from samzapy.storage.spec import StoreSpec, store_specs
 from samzapy.system.choosers import load_chooser
-from samzapy.system.clients import has_transactions, system_factory
+from samzapy.system.clients import system_factory
 
 _PY_FILES = "job.spark.py.files"
 _ARCHIVES = "job.spark.conf.spark.archives"
@@ -124,7 +124,7 @@ def checked_code(config: JobConfig) -> JobCode:
     if problems:
         raise ConfigError(dict.fromkeys(problems))
     with noted(problems):
-        state = state_transactions(config, has_transactions)
+        state = state_transactions(config)
     with noted(problems):
         streams = StreamSerdes(config, serdes, task_class)
     with noted(problems):

@@ -19,7 +19,7 @@ from samzapy.config.task import Guarantee
 from samzapy.container.commit_protocol import AtMostOnce, CommitProtocol, StateWriter
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder
-from samzapy.container.inputs.inputs import Inputs, container_inputs, heads_of
+from samzapy.container.inputs.inputs import Inputs, container_inputs
 from samzapy.container.inputs.starting_offsets import (
     StartingPositions,
     committed_changelogs,
@@ -244,7 +244,7 @@ class ContainerBuilder:
         )
 
     def _heads(self) -> dict[SystemStreamPartition, int]:
-        return heads_of(self.model.ssps, self._clients)
+        return self._clients.ends(self.model.ssps)
 
     def close(self) -> None:
         with ExitStack() as closing:

@@ -72,7 +72,7 @@ from samzapy.metrics import Registry, SnapshotHeader
 from samzapy.queries.committed import CommittedStores
 from samzapy.serializers import task_serdes
 from samzapy.storage.spec import store_specs
-from samzapy.system.clients import has_transactions, job_clients, load_factory
+from samzapy.system.clients import job_clients, load_factory
 
 logger = logging.getLogger(__name__)
 
@@ -265,7 +265,7 @@ def build_container(
     plugins = Plugins(engines, task_serdes(config), task_class)
     ownership = Ownership.of(config, run_id)
     metrics = Registry()
-    state = state_transactions(config, has_transactions) if transactions else StateTransactions(None, "task.guarantee")
+    state = state_transactions(config) if transactions else StateTransactions(None, "task.guarantee")
     metrics.gauge("promises", "weakened").set(
         len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, state)))
     )

@@ -73,7 +73,7 @@ from samzapy.storage.changelog.topic import (
 )
 from samzapy.storage.inspection import key_value_store
 from samzapy.storage.spec import store_specs
-from samzapy.system.clients import SystemClients, has_transactions, limits_of
+from samzapy.system.clients import SystemClients, limits_of
 
 logger = logging.getLogger(__name__)
 
@@ -306,7 +306,7 @@ def commit_positions(
     before = checkpoints.read(updates)
     startpoints = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS).newest)
     merged = {task: _merged(before[task], new, task, startpoints) for task, new in updates.items()}
-    state = state_transactions(config, has_transactions)
+    state = state_transactions(config)
     with closing(Ownership.of(config, run_id)) as ownership:
         write_checkpoints(config.job_name, clients, checkpoints, state, merged, check_owner=ownership.look)
 

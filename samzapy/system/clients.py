@@ -168,18 +168,20 @@ class SystemClients:
             self._admins[system] = self._factory(system).admin(self._settings[system], f"{self._client_id}-admin")
         return self._admins[system]
 
-    def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
-        """The offsets that the partitions hold now; one request per system."""
+    def offsets(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, OffsetRange]:
+        """The offsets that the partitions hold now, as `SystemAdmin.offsets` gives them; one request per system."""
         result: dict[SystemStreamPartition, OffsetRange] = {}
-        for system, wanted in _by_system(ssps).items():
-            result.update(self.admin(system).offsets(wanted))
+        for system, of_system in _by_system(ssps).items():
+            result.update(self.admin(system).offsets(of_system, committed=committed))
         return result
 
     def describe(self, streams: Iterable[SystemStream]) -> dict[SystemStream, StreamDescription | None]:
         """The current descriptions of the streams, None for missing streams; one request per system."""
         result: dict[SystemStream, StreamDescription | None] = {}
-        for system, wanted in _by_system(streams).items():
-            described = describe_all(self.admin(system), [stream.stream for stream in wanted])
+        for system, of_system in _by_system(streams).items():
+            described = describe_all(self.admin(system), [stream.stream for stream in of_system])
             result.update((SystemStream(system, name), item) for name, item in described.items())
         return result
 
@@ -189,25 +191,21 @@ class SystemClients:
 
     def create(self, specs: Mapping[SystemStream, StreamSpec]) -> None:
         """Create the streams that do not exist; one request per system."""
-        for system, wanted in _by_system(specs).items():
-            create_all(self.admin(system), [specs[stream] for stream in wanted])
+        for system, of_system in _by_system(specs).items():
+            create_all(self.admin(system), [specs[stream] for stream in of_system])
 
     def ends(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
     ) -> dict[SystemStreamPartition, int]:
-        """The offsets after the last records, as `SystemAdmin.offsets` gives them."""
-        result: dict[SystemStreamPartition, int] = {}
-        for system, wanted in _by_system(ssps).items():
-            logs = self.admin(system).offsets(wanted, committed=committed)
-            result.update((ssp, log.upcoming) for ssp, log in logs.items())
-        return result
+        """The offsets after the last records, as `offsets` gives them."""
+        return {ssp: log.upcoming for ssp, log in self.offsets(ssps, committed=committed).items()}
 
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
         """Copy committed positions to the consumer groups of the systems that have any."""
-        for system, wanted in _by_system(positions).items():
+        for system, of_system in _by_system(positions).items():
             admin = self.admin(system)
             if isinstance(admin, ConsumerGroups):
-                admin.mirror(group, {ssp: positions[ssp] for ssp in wanted})
+                admin.mirror(group, {ssp: positions[ssp] for ssp in of_system})
 
     def traits(self, system: str) -> SystemTraits:
         """The properties of a system."""

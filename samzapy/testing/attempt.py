@@ -31,7 +31,7 @@ from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.serializers import task_serdes
 from samzapy.storage.spec import store_specs
-from samzapy.system.clients import has_transactions, job_clients
+from samzapy.system.clients import job_clients
 from samzapy.system.local.database import Database
 from samzapy.system.local.producer import Batches, LogProducer
 from samzapy.system.local.streams import Topic
@@ -172,7 +172,7 @@ class Attempt:
                 partial(PatientEventLoop, patience_s),
             ),
             metrics=Registry(),
-            transactions=state_transactions(job, has_transactions).system,
+            transactions=state_transactions(job).system,
             clock=clock,
         )
         self._container = Container(builder, UncontestedLease(epoch), {}, clock, Ownership.of(job, prepared.run_id))

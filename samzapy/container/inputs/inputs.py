@@ -13,7 +13,7 @@ from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OffsetRange, RecordBatch, SystemConsumer
+from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.api.task import AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
@@ -292,7 +292,7 @@ def container_inputs(
     over = {ssp for each in tasks for ssp in each.event_clock.over}
     own_ends = {ssp: end for ssp, end in ends.items() if ssp in ssps}
     # These had ended before the restart: they are over unless new messages have come.
-    own_ends = {**heads_of(over - own_ends.keys(), clients), **own_ends}
+    own_ends = {**clients.ends(over - own_ends.keys()), **own_ends}
     tolerant = not task.errors.policies[Stage.DESERIALIZE].only_fails
 
     def decoder(stream: SystemStream) -> Decoder:
@@ -335,25 +335,9 @@ def _bootstrap(
     gated = {ssp for task in tasks for ssp in task.offsets if config.stream(ssp.system_stream).bootstrap}
     if not gated:
         return None
-    heads = {ssp: min(head, ends.get(ssp, head)) for ssp, head in heads_of(gated, clients).items()}
+    heads = {ssp: min(head, ends.get(ssp, head)) for ssp, head in clients.ends(gated).items()}
 
     def processed(ssp: SystemStreamPartition) -> int:
         return min(task.offsets[ssp] for task in tasks if ssp in task.offsets)
 
     return Bootstrap(heads, processed, metrics.gauge("inputs", "bootstrap-remaining").set, finished, clock)
-
-
-def logs_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, OffsetRange]:
-    """The offset range of every partition, now."""
-    by_system: dict[str, list[SystemStreamPartition]] = {}
-    for ssp in sorted(ssps):
-        by_system.setdefault(ssp.system, []).append(ssp)
-    logs: dict[SystemStreamPartition, OffsetRange] = {}
-    for system, of_system in by_system.items():
-        logs.update(clients.admin(system).offsets(of_system))
-    return logs
-
-
-def heads_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, int]:
-    """The end of every partition, now."""
-    return {ssp: log.upcoming for ssp, log in logs_of(ssps, clients).items()}

@@ -13,7 +13,6 @@ from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.records import Startpoint, Target, pending, starting_offset
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.container.inputs.inputs import logs_of
 from samzapy.container.tasks.task_instance import TaskStart
 from samzapy.errors import ConfigError, OffsetOutOfRange, PositionVoid, SamzapyError
 from samzapy.job.model import ContainerModel, TaskModel
@@ -36,7 +35,7 @@ class StartingPositions:
         self._clients = clients
         self._metrics = metrics
         self._now_ms = now_ms
-        self._logs: Mapping[SystemStreamPartition, OffsetRange] = logs_of(model.ssps, clients)
+        self._logs: Mapping[SystemStreamPartition, OffsetRange] = clients.offsets(model.ssps)
         self._ids = clients.stream_ids({ssp.system_stream for ssp in model.ssps})
 
     def starts(

@@ -34,7 +34,6 @@ from samzapy.api.system import (
     OutgoingColumns,
     OutgoingRecord,
     SystemProducer,
-    SystemSettings,
     send_columns,
 )
 from samzapy.clock import Clock
@@ -42,7 +41,7 @@ from samzapy.config.guarantee_warnings import GUARANTEE, GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, RecordRefused, RecordTooLarge
-from samzapy.system.clients import SystemClients, limits_of
+from samzapy.system.clients import SystemClients, has_transactions, limits_of
 
 
 def transactional_id(job_key: str, member: str) -> str:
@@ -61,9 +60,9 @@ class StateTransactions:
     reason: str = ""
 
 
-def state_transactions(job: JobConfig, has_transactions: Callable[[SystemSettings], bool]) -> StateTransactions:
+def state_transactions(job: JobConfig) -> StateTransactions:
     """The transactions that the job file and its systems allow. Raises ConfigError if the guarantee needs more."""
-    problems = list(_obstacles(job, has_transactions))
+    problems = list(_obstacles(job))
     system = job.task.checkpoint.system if job.task.checkpoint else None
     if not problems:
         return StateTransactions(system)
@@ -89,7 +88,7 @@ def weakened_state(stores: Mapping[str, StoreConfig], state: StateTransactions) 
     return (GuaranteeWarning(state.key, message),)
 
 
-def _obstacles(job: JobConfig, has_transactions: Callable[[SystemSettings], bool]) -> Iterator[ConfigProblem]:
+def _obstacles(job: JobConfig) -> Iterator[ConfigProblem]:
     needs = f"{job.task.guarantee.value} needs " if job.task.guarantee.transactional else ""
     if not job.task.state_transactions:
         yield ConfigProblem("task.state.transactions", "false", f"{needs}transactions")

@@ -34,9 +34,9 @@ from samzapy.api.system import (
 )
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.streams.systems import DatabaseConfig, database_config
-from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
+from samzapy.errors import EnvironmentFailure
 from samzapy.system.database.reader import DatabaseConsumer
-from samzapy.system.database.table import Database, SourceTable, bound, find_table
+from samzapy.system.database.table import Database, SourceTable, bound, find_table, sources_of
 
 __all__ = ["DatabaseSystemFactory"]
 
@@ -99,37 +99,25 @@ class DatabaseAdmin(SystemAdmin):
     def offsets(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
     ) -> dict[SystemStreamPartition, OffsetRange]:
-        wanted, upcoming = list(ssps), {}
+        asked = list(ssps)
         with self._database.connected() as connection:
-            for source in self._sources(connection, wanted):
-                upcoming[source.config.stream] = source.upcoming(connection)
-        return {ssp: OffsetRange(0, upcoming[ssp.stream]) for ssp in wanted}
+            sources = sources_of(self._database, connection, asked)
+            upcoming = {stream: source.upcoming(connection) for stream, source in sources.items()}
+        return {ssp: OffsetRange(0, upcoming[ssp.stream]) for ssp in asked}
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
-        wanted, first = list(ssps), {}
+        asked = list(ssps)
         with self._database.connected() as connection:
-            for source in self._sources(connection, wanted):
-                offset = _first_not_older(connection, source, time_ms)
-                first[source.config.stream] = source.upcoming(connection) if offset is None else offset
-        return {ssp: first[ssp.stream] for ssp in wanted}
+            sources = sources_of(self._database, connection, asked)
+            first = {stream: _first_not_older(connection, source, time_ms) for stream, source in sources.items()}
+        return {ssp: first[ssp.stream] for ssp in asked}
 
     def close(self) -> None:
         self._database.close()
 
-    def _sources(self, connection: sa.Connection, ssps: Iterable[SystemStreamPartition]) -> list[SourceTable]:
-        """The tables of the partitions. Raises UnknownStream, UnknownPartition."""
-        tables = {}
-        for ssp in ssps:
-            table = tables[ssp.stream] = self._config.tables.get(ssp.stream)
-            if table is None:
-                raise UnknownStream(ssp.system, ssp.stream, self._database.shown)
-            if not 0 <= ssp.partition < table.partitions:
-                raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, table.partitions)
-        return [find_table(self._database, connection, table) for table in tables.values() if table is not None]
 
-
-def _first_not_older(connection: sa.Connection, source: SourceTable, time_ms: int) -> int | None:
-    """The offset of the first row that is not older."""
+def _first_not_older(connection: sa.Connection, source: SourceTable, time_ms: int) -> int:
+    """The offset of the first row that is not older; after the last row if there is none."""
     column = source.timestamp
     if column is None:
         raise EnvironmentFailure(
@@ -137,4 +125,5 @@ def _first_not_older(connection: sa.Connection, source: SourceTable, time_ms: in
             "the column that says how old a row is"
         )
     not_older = column >= bound(connection.dialect.name, column, time_ms * 1000)
-    return connection.scalar(sa.select(sa.func.min(source.order)).where(not_older))
+    offset = connection.scalar(sa.select(sa.func.min(source.order)).where(not_older))
+    return source.upcoming(connection) if offset is None else int(offset)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -26,8 +25,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
 from samzapy.clock import Clock
 from samzapy.config.streams.systems import DatabaseConfig
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownPartition, UnknownStream
-from samzapy.system.database.table import Database, Record, Row, Rows, SourceTable, find_table
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
+from samzapy.system.database.table import Database, Record, Row, Rows, SourceTable, sources_of
 from samzapy.system.log_consumer import Fetch, LogConsumer
 from samzapy.system.producing import partition_of
 
@@ -46,31 +45,6 @@ _UNSEEN_LAG_MS = 10_000
 _NUMBERS_PER_QUERY = 1000
 
 
-class Writers:
-    """The open transactions that may have written to a table, where the database shows them."""
-
-    def __init__(self, connection: sa.Connection, table: sa.Table) -> None:
-        dialect = connection.dialect
-        self._name: str | None = None
-        if dialect.name == "postgresql" and not connection.scalar(sa.text("SELECT pg_is_in_recovery()")):
-            self._name = dialect.identifier_preparer.format_table(table)
-        # SQLite has one writer at a time: a later commit began later.
-        self.lag_ms = 0 if self._name or dialect.name == "sqlite" else _UNSEEN_LAG_MS
-
-    def now(self, connection: sa.Connection) -> frozenset[str]:
-        """The transactions that are open now."""
-        return frozenset(connection.scalars(_LOCKS, {"name": self._name})) if self._name else frozenset()
-
-
-@dataclass
-class _Unsettled:
-    """The greatest number at a time, and the transactions that were writing then."""
-
-    greatest: int
-    since: float
-    writers: frozenset[str]
-
-
 class SettledNumbers:
     """The end of the settled rows of one table. `end` is called once per poll, and never goes back."""
 
@@ -78,11 +52,18 @@ class SettledNumbers:
         """`start`: the lowest number that will be read."""
         self._order = source.order
         self._end = start
-        self._writers = Writers(connection, source.table)
-        lag_ms = source.config.safety_lag_ms
-        self._lag_s = (self._writers.lag_ms if lag_ms is None else lag_ms) / 1000
         self._clock = clock
-        self._waiting: _Unsettled | None = None
+        dialect, lag_ms = connection.dialect, source.config.safety_lag_ms
+        #: The table, if the database shows the transactions that may have written to it.
+        self._shown: str | None = None
+        if dialect.name == "postgresql" and not connection.scalar(sa.text("SELECT pg_is_in_recovery()")):
+            self._shown = dialect.identifier_preparer.format_table(source.table)
+        if lag_ms is None:
+            # SQLite has one writer at a time: a later commit began later.
+            lag_ms = 0 if self._shown or dialect.name == "sqlite" else _UNSEEN_LAG_MS
+        self._lag_s = lag_ms / 1000
+        #: The greatest number at an earlier poll, its time, and the transactions that were writing then.
+        self._unsettled: tuple[int, float, frozenset[str]] | None = None
 
     def end(self, connection: sa.Connection) -> int:
         """Every row with a smaller number may be read, by a separate statement that starts after this one."""
@@ -90,19 +71,21 @@ class SettledNumbers:
         if greatest is None or greatest < self._end:
             return self._end
         # After the greatest number: a writer that had drawn a smaller one is still among them, or has ended.
-        writers, now = self._writers.now(connection), self._clock.monotonic()
+        writers = frozenset(connection.scalars(_LOCKS, {"name": self._shown})) if self._shown else frozenset[str]()
+        now = self._clock.monotonic()
         self._settle(writers, now)
-        if self._waiting is None and greatest >= self._end:
-            self._waiting = _Unsettled(greatest, now, writers)
+        if self._unsettled is None and greatest >= self._end:
+            self._unsettled = greatest, now, writers
             self._settle(writers, now)
         if greatest >= self._end:
             self._end = self._first_gap(connection)
         return self._end
 
     def _settle(self, writers: frozenset[str], now: float) -> None:
-        waiting = self._waiting
-        if waiting is not None and now - waiting.since >= self._lag_s and not waiting.writers & writers:
-            self._end, self._waiting = max(self._end, waiting.greatest + 1), None
+        if self._unsettled is not None:
+            greatest, since, writing = self._unsettled
+            if now - since >= self._lag_s and not writing & writers:
+                self._end, self._unsettled = max(self._end, greatest + 1), None
 
     def _first_gap(self, connection: sa.Connection) -> int:
         order, end = self._order, self._end
@@ -154,12 +137,6 @@ class TableStream:
     def wait_s(self) -> float:
         """Seconds until the next poll of the table."""
         return self._due - self._clock.monotonic()
-
-    def check(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        """Raise UnknownPartition for a partition that the stream does not have."""
-        for ssp in ssps:
-            if not 0 <= ssp.partition < self._partitions:
-                raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, self._partitions)
 
     def read(
         self, connection: sa.Connection, positions: dict[SystemStreamPartition, int], max_records: int
@@ -243,23 +220,15 @@ class DatabaseConsumer(LogConsumer):
 
     def __init__(self, config: DatabaseConfig, clock: Clock) -> None:
         super().__init__(config.system)
-        self._config = config
         self._database = Database(config)
         self._clock = clock
         self._streams: dict[str, TableStream] = {}
         self._wanted: set[str] = set()
 
     def _open(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        by_stream: dict[str, list[SystemStreamPartition]] = {}
-        for ssp in ssps:
-            by_stream.setdefault(ssp.stream, []).append(ssp)
         with self._database.connected() as connection:
-            for stream, partitions in by_stream.items():
-                if stream not in self._config.tables:
-                    raise UnknownStream(self._config.system, stream, self._database.shown)
-                source = find_table(self._database, connection, self._config.tables[stream])
+            for stream, source in sources_of(self._database, connection, ssps).items():
                 self._streams[stream] = TableStream(source, connection, self._clock)
-                self._streams[stream].check(partitions)
 
     def _read(
         self, positions: Sequence[tuple[SystemStreamPartition, int]], max_records: int

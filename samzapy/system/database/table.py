@@ -26,9 +26,19 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy import exc, pool
 
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.reading.properties import without_password
 from samzapy.config.streams.systems import DatabaseConfig, TableConfig
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError, SerdeError
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    EnvironmentFailure,
+    RetriableError,
+    SamzapyError,
+    SerdeError,
+    UnknownPartition,
+    UnknownStream,
+)
 
 #: SQLite raises OperationalError for nearly everything, also for a missing table.
 _TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
@@ -204,6 +214,21 @@ def find_table(database: Database, connection: sa.Connection, config: TableConfi
         timestamp=timestamp,
         may_be_null=bool(order.nullable) and not order.primary_key,
     )
+
+
+def sources_of(
+    database: Database, connection: sa.Connection, ssps: Iterable[SystemStreamPartition]
+) -> dict[str, SourceTable]:
+    """By stream, the tables of the partitions. Raises UnknownStream, UnknownPartition, and as `find_table`."""
+    tables: dict[str, TableConfig] = {}
+    for ssp in ssps:
+        table = database.config.tables.get(ssp.stream)
+        if table is None:
+            raise UnknownStream(ssp.system, ssp.stream, database.shown)
+        if not 0 <= ssp.partition < table.partitions:
+            raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, table.partitions)
+        tables[ssp.stream] = table
+    return {stream: find_table(database, connection, table) for stream, table in tables.items()}
 
 
 class _Columns:

@@ -194,7 +194,7 @@ def test_what_a_tasks_class_weakens_is_announced(load, guarantee, kind):
 )
 def test_that_no_transaction_carries_the_state_is_announced(load, changes, key):
     job = load({**LOGGED, **changes})
-    (found,) = weakened_state(job.stores, state_transactions(job, lambda _: True))
+    (found,) = weakened_state(job.stores, state_transactions(job))
     assert found.key == key
     assert "state may hold inputs twice, and may go back while two runs overlap" in found.message
 

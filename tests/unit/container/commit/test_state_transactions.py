@@ -27,7 +27,7 @@ from samzapy.errors import (
 )
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import SystemClients, has_transactions, system_factory
+from samzapy.system.clients import SystemClients, system_factory
 from samzapy.system.local.producer import LogProducer
 from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock
@@ -202,7 +202,7 @@ def test_a_guarantee_that_needs_transactions_is_refused_without_them(tmp_path, g
         load_job(job.flat | {"task.state.transactions": "false"})
     own = load_job(job.flat | {"systems.mem.samza.factory": f"{__name__}:WithoutTransactions"})
     with pytest.raises(ConfigError, match=r"task\.checkpoint\.system: .*-once needs a system with transactions"):
-        state_transactions(own, has_transactions)
+        state_transactions(own)
     with pytest.raises(TransactionsRefused):
         prepare(load_job(job.flat | {"systems.mem.samza.factory": f"{__name__}:RefusesIds"}))
 
@@ -217,7 +217,7 @@ def plain_owner(job, host="elsewhere", lease_ms=7000):
 def claim(job, waits):
     config = job.config
     with open_job(config, "test") as (clients, checkpoints):
-        state = state_transactions(config, has_transactions)
+        state = state_transactions(config)
         return taking.take_over(config, clients, checkpoints, state, ["0"], ["Partition 0"], waits.append)
 
 
