@@ -23,7 +23,6 @@ from samzapy.container.inputs.inputs import Inputs, container_inputs
 from samzapy.container.inputs.starting_offsets import (
     StartingPositions,
     committed_changelogs,
-    of_inputs,
     own_changelog_ends,
 )
 from samzapy.container.outputs.producers import TaskProducers, transactional_id
@@ -46,12 +45,11 @@ _RESTORE_SECONDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1
 
 class JobProgress(NamedTuple):
     """The last checkpoint of each task, None where there is none; the startpoints of the job, and its adopted changelog
-    records. `outdated`: the tasks with positions in streams that are no longer inputs."""
+    records."""
 
     checkpoints: Mapping[str, Checkpoint | None]
     startpoints: tuple[Startpoint, ...]
     adopted: Adopted
-    outdated: frozenset[str]
 
 
 class ContainerBuilder:
@@ -110,14 +108,12 @@ class ContainerBuilder:
         """The job's records about its tasks, read in one pass. Raises JobTakenOver."""
         with one_pass(self._checkpoints):
             ownership.check(self._checkpoints)
-            found = self._checkpoints.read(task.name for task in self.model.tasks)
+            checkpoints = self._checkpoints.read(task.name for task in self.model.tasks)
             startpoints = (
                 self._checkpoints.read_record(JobRecord.STARTPOINTS).newest if self.config.startpoints else None
             )
             adopted = self._checkpoints.read_record(JobRecord.ADOPTED).newest
-        kept = {name: of_inputs(self.config, name, checkpoint) for name, checkpoint in found.items()}
-        outdated = frozenset(name for name, checkpoint in kept.items() if checkpoint is not found[name])
-        return JobProgress(kept, startpoints_from_json(startpoints), Adopted.from_json(adopted), outdated)
+        return JobProgress(checkpoints, startpoints_from_json(startpoints), Adopted.from_json(adopted))
 
     def starts(
         self, progress: JobProgress, now_ms: int, ends: Mapping[SystemStreamPartition, int]

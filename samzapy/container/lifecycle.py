@@ -19,19 +19,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from samzapy import native
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.container.builder import ContainerBuilder, JobProgress
-from samzapy.container.commit_protocol import CommitProtocol
+from samzapy.container.builder import ContainerBuilder
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.run_loop import RunLoop
-from samzapy.container.side_inputs import SideInputs
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
-from samzapy.container.supervision.lag import Progress, parts_of_report, progress_of
+from samzapy.container.supervision.lag import Progress, progress_of
 from samzapy.container.supervision.watch import ContainerWatch
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -54,15 +51,6 @@ logger = logging.getLogger(__name__)
 
 #: The partitions that an error names.
 _MOST_PLACES = 5
-
-
-class _Running(NamedTuple):
-    """The parts of a container after its start."""
-
-    loop: RunLoop
-    inputs: Inputs
-    side: SideInputs
-    committer: CommitProtocol
 
 
 class Container:
@@ -95,7 +83,8 @@ class Container:
         self._stores: dict[str, TaskStores] = {}
         self._tasks: list[TaskInstance] = []
         self._opened: list[Callable[[], None]] = []
-        self._running: _Running | None = None
+        #: None before the start is complete.
+        self._loop: RunLoop | None = None
         self._restoring: dict[str, tuple[int, int]] = {}
 
     def stop(self) -> None:
@@ -144,7 +133,7 @@ class Container:
         return {ssp.partition: offset for ssp, offset in positions if ssp.system_stream == stream}
 
     def _committed_positions(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
-        return self._running.committer.committed if self._running else {}
+        return self._loop.committer.committed if self._loop else {}
 
     def start(self) -> RunLoop:
         """Only start: nothing is processed before a turn of the loop. A caller that turns the loop itself calls
@@ -168,10 +157,10 @@ class Container:
         """Commit what is processed, since the records may be gone and nothing could process them again; returns the
         error with the positions. Nothing is committed in a failed start."""
         try:
-            if self._running is None:
+            if self._loop is None:
                 self.abandon()
                 return void
-            self._running.loop.wind_down()
+            self._loop.wind_down()
             at = sorted((ssp, offset) for task in self._tasks for ssp, offset in task.committable().items())
             self._heartbeat.phase("stopping")
             self._stop()
@@ -188,7 +177,7 @@ class Container:
 
     def abandon(self) -> None:
         """Close everything without a commit; failures on the way are logged, since the first one counts."""
-        loops = [self._running.loop.close] if self._running else []
+        loops = [self._loop.close] if self._loop else []
         self._close_all([*loops, *(task.close for task in self._tasks), *self._closers()])
         self._heartbeat.finish("failed")
 
@@ -229,20 +218,19 @@ class Container:
         reach("start.5")
         # 6  init
         for task in self._tasks:
-            builder.tasks.init(task, starts[task.name], epoch)
-            task.join(self._ownership.run_id, progress.checkpoints[task.name])
+            builder.tasks.init(task, epoch)
+            task.join(self._ownership.run_id)
         reach("start.6")
         # 7  inputs
         inputs = builder.inputs(self._ends, self._tasks)
         self._opened.append(inputs.close)
         committer = builder.committer(self._lease, self._ownership, should_stop, self._must_own, inputs)
-        committer.commit([task for task in self._tasks if self._must_commit(task, progress)], force=True)
+        committer.commit([task for task in self._tasks if task.start.must_commit], force=True)
         self._start_inputs(inputs)
         reach("start.7")
-        loop = builder.run_loop(self._tasks, inputs, side, committer, should_stop, self._heartbeat.should_drain)
-        self._running = _Running(loop, inputs, side, committer)
+        self._loop = builder.run_loop(self._tasks, inputs, side, committer, should_stop, self._heartbeat.should_drain)
         self._committed.publish(published_stores(self._stores.values()))
-        return loop
+        return self._loop
 
     def _must_own(self) -> None:
         """Ask the coordinator, and look which run is the owner. Raises TaskMigrated."""
@@ -253,12 +241,12 @@ class Container:
             self._ownership.close()
 
     def _stop(self) -> None:
-        assert self._running is not None
-        loop, inputs, side, committer = self._running
-        committer.finish(self._tasks)
-        side.keep()
-        side.close()
-        inputs.close()
+        loop = self._loop
+        assert loop is not None
+        loop.committer.finish(self._tasks)
+        loop.side.keep()
+        loop.side.close()
+        loop.inputs.close()
         loop.close()
         for task in self._tasks:
             task.close()
@@ -285,15 +273,6 @@ class Container:
             except Exception as cause:  # noqa: BLE001  # the attempt has failed already
                 logger.warning("Closing after a failure: %s", cause)
 
-    @staticmethod
-    def _must_commit(task: TaskInstance, progress: JobProgress) -> bool:
-        """Without this first commit, a crash before the second would start at a later `upcoming` and skip messages,
-        follow a startpoint once more, or find positions in a stream that has gone and come back."""
-        checkpoint = progress.checkpoints[task.name]
-        if checkpoint is None or task.startpoints != checkpoint.startpoints or task.name in progress.outdated:
-            return True
-        return not task.offsets.keys() <= checkpoint.input_offsets.keys()
-
     def _start_inputs(self, inputs: Inputs) -> None:
         """Read from the tasks' offsets; for a broadcast partition from the least offset of its tasks."""
         first: dict[SystemStreamPartition, int] = {}
@@ -314,14 +293,15 @@ class Container:
 
     @property
     def commits(self) -> int:
-        return self._running.committer.count if self._running else 0
+        return self._loop.committer.count if self._loop else 0
 
     def report(self, phase: str) -> ContainerReport:
         tasks, restoring = list(self._tasks), dict(self._restoring)
         processed, commits = sum(task.processed for task in tasks), self.commits
         done = (processed, commits, tuple(restoring.values()))
-        watch, failure = self._watch, self._builder.tasks.last_failure
-        facts = NO_FACTS if watch is None else watch.facts(phase, done, failure)
+        facts = NO_FACTS
+        if self._watch is not None:
+            facts = self._watch.facts(phase, done, self._builder.tasks.last_failure)
         return ContainerReport(
             container_id=self._builder.model.id,
             epoch=self._lease.epoch,
@@ -332,11 +312,17 @@ class Container:
             metrics=self._builder.metrics.snapshot(),
             commits=commits,
             facts=facts,
-            **parts_of_report(tasks),
+            positions={str(ssp): offset for task in tasks for ssp, offset in task.offsets.items()},
+            restored={
+                f"{task.name}/{store}": (result.records, result.seconds, result.source)
+                for task in tasks
+                for store, result in task.stores.restored.items()
+            },
+            clocks={task.name: task.progress for task in tasks},
         )
 
     def _progress(self) -> Progress:
-        if self._running is not None:
-            self._running.loop.request_positions()
-        caught_up = self._running.loop.caught_up if self._running else {}
+        if self._loop is not None:
+            self._loop.request_positions()
+        caught_up = self._loop.caught_up if self._loop else {}
         return progress_of(list(self._tasks), self._committed_positions(), caught_up)

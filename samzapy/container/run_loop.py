@@ -137,9 +137,10 @@ class RunLoop:
     ) -> None:
         now = clock.monotonic()
         self._tasks = tasks
-        self._inputs = inputs
+        self.inputs = inputs
+        self.side = side
         self._executor = executor
-        self._committer = committer
+        self.committer = committer
         self._should_stop, self._should_drain, self._heads = control[:3]
         self._clock = clock
         self._draining = False
@@ -222,9 +223,9 @@ class RunLoop:
     def commit(self) -> None:
         """Commit now every task that has run user code. The state of all of them is one transaction."""
         if busy := self._settle(Quiet.COMMIT):
-            self._committer.leave_out(f"messages are in flight for longer than task.commit.max.delay.ms: {busy}")
+            self.committer.leave_out(f"messages are in flight for longer than task.commit.max.delay.ms: {busy}")
         else:
-            self._committer.commit(self._tasks)
+            self.committer.commit(self._tasks)
 
     def wind_down(self) -> None:
         """Wait for the messages in flight; called after the last turn."""
@@ -248,9 +249,9 @@ class RunLoop:
         load = self._executor.load
         if load.full:
             return NOTHING
-        self._inputs.hold(load.held)
+        self.inputs.hold(load.held)
         until_due_s = max(self.due_at - self._clock.monotonic(), 0.0)
-        polled = self._inputs.poll(min(until_due_s, longest_wait_s) if load.idle else 0.0)
+        polled = self.inputs.poll(min(until_due_s, longest_wait_s) if load.idle else 0.0)
         if polled.full:
             self._silent_until = self._room_at
         else:
@@ -258,12 +259,12 @@ class RunLoop:
             self._silent_until = self._room_at if polled.ends else inf
         if polled.ends:
             self._polled.update(polled.ends)
-            if isinstance(self._committer, AtMostOnce):
-                self._committer.write_ahead(self._tasks, polled.ends)
+            if isinstance(self.committer, AtMostOnce):
+                self.committer.write_ahead(self._tasks, polled.ends)
         elif self._positions_wanted and load.idle and load.due_at == inf:
             self._positions_wanted = False
-            self.caught_up = {ssp: self._inputs.position(ssp) for ssp in self._readers}
-        self._ending |= self._inputs.take_ended()
+            self.caught_up = {ssp: self.inputs.position(ssp) for ssp in self._readers}
+        self._ending |= self.inputs.take_ended()
         return polled
 
     def _deliveries(self, polled: Polled) -> Iterator[Delivery]:
@@ -271,7 +272,7 @@ class RunLoop:
         for ssp, run in polled.runs:
             for task in self._readers[ssp]:
                 if task.event_clock.reopens(ssp):
-                    self._inputs.go_on(ssp)
+                    self.inputs.go_on(ssp)
                     self._ending.discard(ssp)
                 if run[0].offset >= task.offsets[ssp]:
                     yield task, ssp, run
@@ -299,7 +300,7 @@ class RunLoop:
     def _handle_control(self, task: TaskInstance, ssp: SystemStreamPartition, control: SentControl) -> None:
         before = task.event_clock.now
         if task.event_clock.receive(ssp, control):
-            self._inputs.finish(ssp)
+            self.inputs.finish(ssp)
         self._advance_clock(task, moved=task.event_clock.now != before)
 
     def _after_call(self, task: TaskInstance) -> None:
@@ -331,7 +332,7 @@ class RunLoop:
         now = self._clock.monotonic()
         if not self._idle.due(now):
             return
-        held_back, polled = self._inputs.held_back(), self._polled
+        held_back, polled = self.inputs.held_back(), self._polled
         for task in self._tasks:
             waiting = {ssp for ssp, at in task.offsets.items() if at < polled.get(ssp, at)}
             if task.event_clock.check_idle(min(now, self._silent_until), waiting | held_back):
@@ -383,11 +384,11 @@ class RunLoop:
     def _check_drain(self) -> None:
         if not self._draining and self._should_drain():
             self._draining = True
-            self._inputs.end_at(self._heads())
+            self.inputs.end_at(self._heads())
 
     def _end_partitions(self) -> None:
         """End the partitions of which all polled messages are processed, and call the tasks that have none left."""
-        self._ending |= self._inputs.take_ended()
+        self._ending |= self.inputs.take_ended()
         for ssp in list(self._ending):
             readers = [task for task in self._readers[ssp] if ssp in self._open[task.name]]
             done = [task for task in readers if task.offsets[ssp] >= self._polled.get(ssp, 0)]

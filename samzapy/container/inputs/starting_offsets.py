@@ -56,7 +56,8 @@ class StartingPositions:
         self._log_unread(by_default, ends)
         return starts
 
-    def _start(self, task: TaskModel, checkpoint: Checkpoint | None, startpoints: Sequence[Startpoint]) -> TaskStart:
+    def _start(self, task: TaskModel, committed: Checkpoint | None, startpoints: Sequence[Startpoint]) -> TaskStart:
+        checkpoint = of_inputs(self._config, task.name, committed)
         followed, pinned = self.follow(startpoints, task, checkpoint)
         self._refuse_made_anew(task, checkpoint, pinned)
         offsets = {
@@ -69,7 +70,8 @@ class StartingPositions:
             if checkpoint and ssp not in pinned and ssp in offsets and offsets[ssp] == checkpoint.input_offsets.get(ssp)
         }
         ids = {stream: self._ids[stream] for ssp in offsets if (stream := ssp.system_stream) in self._ids}
-        return TaskStart(offsets, checkpoint, followed, frozenset(pinned), ids, kept)
+        outdated = checkpoint is not committed
+        return TaskStart(offsets, checkpoint, followed, frozenset(pinned), ids, kept, outdated=outdated)
 
     def _default(self, task: TaskModel, ssp: SystemStreamPartition, checkpoint: Checkpoint | None) -> int:
         stream, goes_back = self._config.stream(ssp.system_stream), self._clients.traits(ssp.system).upcoming_goes_back

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from itertools import groupby, zip_longest
 from typing import Any
 
@@ -91,7 +91,7 @@ class BufferingCollector(MessageCollector):
         outbox: Outbox,
     ) -> None:
         self._serdes_of = serdes_of
-        self.producer_of = producer_of
+        self.producer_of = cache(producer_of)
         self._routes: dict[SystemStream, Route] = {}
         # A task mostly sends to the same stream as before, named by the same object.
         self._stream: SystemStream | None = None

@@ -19,18 +19,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, final
+from typing import final
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import STALE_AFTER, Clock, Measured
 from samzapy.container.supervision.outage import OUTAGES, Outages
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import RetriableError, SamzapyError, Unreachable
-from samzapy.job.lease import PartitionLag, TaskProgress
+from samzapy.job.lease import PartitionLag
 from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
@@ -68,25 +68,6 @@ def progress_of(tasks: Iterable[TaskInstance], committed_of: Mapping[str, Positi
         for ssp, offset in offsets.items():
             committed[ssp] = min(offset, committed.get(ssp, offset))
     return Progress({ssp: max(at, caught_up.get(ssp, at)) for ssp, at in positions.items()}, committed, processed_ms)
-
-
-def parts_of_report(tasks: Sequence[TaskInstance]) -> dict[str, Any]:
-    """The fields of a container's report that are about its tasks; from any thread."""
-    return {
-        "positions": {str(ssp): offset for task in tasks for ssp, offset in task.offsets.items()},
-        "restored": {
-            f"{task.name}/{store}": (result.records, result.seconds, result.source)
-            for task in tasks
-            for store, result in task.stores.restored.items()
-        },
-        "clocks": {task.name: _clock_of(task) for task in tasks},
-    }
-
-
-def _clock_of(task: TaskInstance) -> TaskProgress:
-    clock, kept = task.event_clock, task.checkpoints.kept if task.checkpoints else None
-    times, is_open = (None, False) if kept is None else kept
-    return TaskProgress(clock.time_ms, clock.held_by, clock.idle, times, is_open)
 
 
 class EndsSeen:

@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 from samzapy.config.supervision import LogConfig
 from samzapy.container.commit_protocol import CommitProtocol, StateWriter
 from samzapy.container.errors.processing import BatchProcessing, TolerantProcessing
-from samzapy.container.errors.user_failures import UserCalls
 from samzapy.container.outputs.producers import TransactionOnDemand
 from samzapy.container.tasks.asynchronous import AsynchronousExecutor, AsyncMessages
 from samzapy.container.tasks.synchronous import StrictProcessing
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.job.lease import LONGEST_LINE, LONGEST_TRACEBACK, MOST_LINES, LogLine
 from samzapy.strict_json import encode, sendable
 
@@ -104,7 +104,7 @@ _KNOWN: dict[CodeType, Callable[[Variables], Activity]] = {
     BatchProcessing._call.__code__: _message("part"),  # noqa: SLF001
     AsyncMessages._begin.__code__: _asynchronous("work"),  # noqa: SLF001
     AsyncMessages._run.__code__: _asynchronous("message"),  # noqa: SLF001
-    UserCalls.call.__code__: _call,
+    TaskInstance.call.__code__: _call,
     StateWriter.commit.__code__: _own("waits for a transaction to be committed"),
     TransactionOnDemand._begin.__code__: _own("waits for a transaction to begin"),  # noqa: SLF001
     CommitProtocol._run.__code__: _own("in a commit"),  # noqa: SLF001

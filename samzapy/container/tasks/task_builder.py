@@ -135,14 +135,13 @@ class TaskBuilder:
         Raises ConfigError, UnknownStream.
         """
         task, ids, journal, requests = self.kind(), self._output_ids(name), UndoJournal(), CoordinatorRequests()
-        pause = interruptible_pause(should_stop, requests.interrupt)
         if isinstance(task, (StreamTask, BatchTask)):
-            in_turn = self._collector(name, start.offsets, pause)
+            in_turn = self._collector(name, start.offsets, should_stop, requests)
             user = UserSide(task, in_turn, self._visible(task, stores, journal), requests=requests)
             built = self._instance(name, user, stores, start, lease)
             self._processing[name] = self._processing_of(built, in_turn, ids, journal)
             return built
-        collector = self._tolerant_collector(name, start.offsets, pause)
+        collector = self._tolerant_collector(name, start.offsets, should_stop, requests)
         seen, finish = self._of_loop_thread(stores, journal), self._events.finish
         user = UserSide(task, collector, seen, requests=requests, finish=finish, in_order=False)
         built = self._instance(name, user, stores, start, lease)
@@ -150,8 +149,8 @@ class TaskBuilder:
         self._messages.append(AsyncMessages(built, collector, journal, self._events, config, ids=ids))
         return built
 
-    def init(self, task: TaskInstance, start: TaskStart, epoch: int) -> None:
-        config, checkpoint, offsets = self._config, start.checkpoint, task.offsets
+    def init(self, task: TaskInstance, epoch: int) -> None:
+        config, start, checkpoint, offsets = self._config, task.start, task.start.checkpoint, task.offsets
         metrics = UserMetrics(self._metrics)
         reset = {ssp for ssp in offsets if config.stream(ssp.system_stream).reset_offset}
         context = ContainerTaskContext(
@@ -285,13 +284,18 @@ class TaskBuilder:
         job = self._config.name, self._config.id
         return OutputIds(job, task_name, self._config.task.broadcast_inputs, self._clients.stream_id)
 
-    def _collector(self, name: str, offsets: Offsets, pause: Callable[[float], None]) -> BufferingCollector:
+    def _collector(
+        self, name: str, offsets: Offsets, should_stop: Callable[[], bool], requests: CoordinatorRequests
+    ) -> BufferingCollector:
         if not self._config.task.errors.only_fails:
-            return self._tolerant_collector(name, offsets, pause)
+            return self._tolerant_collector(name, offsets, should_stop, requests)
         control = self._control.of_task(name)
         return BufferingCollector(self._output_serdes, self._producers.outputs, control, Outbox())
 
-    def _tolerant_collector(self, name: str, offsets: Offsets, pause: Callable[[float], None]) -> TolerantCollector:
+    def _tolerant_collector(
+        self, name: str, offsets: Offsets, should_stop: Callable[[], bool], requests: CoordinatorRequests
+    ) -> TolerantCollector:
+        pause = interruptible_pause(should_stop, requests.interrupt)
         outbox, outputs, control = Outbox(), self._producers.outputs, self._control.of_task(name)
         errors = self._config.task.errors
         letters = self._dead_letters(name, offsets, outbox)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from inspect import isawaitable, iscoroutine
+from typing import Any, NoReturn
 
+from samzapy.api.batch import MessageBatch
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.collector import Sink
 from samzapy.api.context import Context, MetricsRegistry
@@ -24,11 +26,12 @@ from samzapy.api.task import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.container.errors.user_failures import Finish, UserCalls, as_returned
+from samzapy.container.errors.user_failures import task_failed
 from samzapy.container.event_time.clock import EventClock, TaskTimers
 from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import CoordinatorRequests, KeptStateCheckpoints, TaskSinks
-from samzapy.errors import FailedCall, SerdeError
+from samzapy.errors import FailedCall, SamzapyError, SerdeError, StoreRefused, TaskFailed
+from samzapy.job.lease import TaskProgress
 from samzapy.storage.task_stores import TaskStores
 from samzapy.storage.views.timers import Timer
 
@@ -41,7 +44,8 @@ class TaskStart:
 
     `followed`: the ids of the startpoints that its first commit completes; `pinned`: the partitions that start at one
     of them. `input_ids`: the ids of its input streams. `leader_epochs`: of those offsets that are the committed ones; a
-    position that an operator has chosen holds for the log as it is.
+    position that an operator has chosen holds for the log as it is. `outdated`: the last checkpoint has positions in
+    streams that are no longer inputs, which are left out here.
     """
 
     offsets: dict[SystemStreamPartition, int]
@@ -50,6 +54,35 @@ class TaskStart:
     pinned: frozenset[SystemStreamPartition] = frozenset()
     input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
     leader_epochs: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
+    outdated: bool = False
+
+    @property
+    def startpoints(self) -> Mapping[SystemStreamPartition, str]:
+        """The ids of the startpoints that the task has followed by its first commit."""
+        return {**(self.checkpoint.startpoints if self.checkpoint else {}), **self.followed}
+
+    @property
+    def must_commit(self) -> bool:
+        """Whether the task commits before its first message. Otherwise a crash before its first commit would start at a
+        later `upcoming` and skip messages, follow a startpoint once more, or find positions in a stream that has gone
+        and come back."""
+        known = self.checkpoint
+        if known is None or self.outdated or self.startpoints != known.startpoints:
+            return True
+        return not self.offsets.keys() <= known.input_offsets.keys()
+
+
+#: Awaits the value that a call has returned, and gives its result.
+Finish = Callable[[object], object]
+
+
+#: The methods without a collector: what they return is no message.
+_WITHOUT_OUTPUTS = frozenset({"init", "close"})
+
+
+def as_returned(returned: object) -> object:
+    """The default: nothing is awaited."""
+    return returned
 
 
 @dataclass(frozen=True)
@@ -69,7 +102,7 @@ class UserSide:
     in_order: bool = True
 
 
-class TaskInstance(UserCalls):
+class TaskInstance:
     """One running task: calls the methods of the user's object, except for messages, and represents it in commits.
 
     It is complete when it is made. Timers, state checkpoints and sinks do nothing in a task without them. `touched`:
@@ -91,8 +124,6 @@ class TaskInstance(UserCalls):
         #: The next offset to process of each partition.
         self.offsets = start.offsets
         self.start = start
-        #: The ids of the followed startpoints.
-        self.startpoints = {**(start.checkpoint.startpoints if start.checkpoint else {}), **start.followed}
         self._replayed: Mapping[SystemStreamPartition, int] = {}
         self._serialized: Mapping[SystemStreamPartition, int] = dict(start.offsets)
         self._closed = False
@@ -136,10 +167,10 @@ class TaskInstance(UserCalls):
         self.sinks.add(sinks)
         self._has_sinks = self.sinks.registered
 
-    def join(self, run_id: str | None, checkpoint: Checkpoint | None) -> None:
+    def join(self, run_id: str | None) -> None:
         """Make the task part of a run, None for no run. An earlier attempt of the run may have called
         `on_end_of_stream` or `on_drain` at the same position; the task is not called again then."""
-        self._run_id = run_id or ""
+        self._run_id, checkpoint = run_id or "", self.start.checkpoint
         if checkpoint is not None and checkpoint.ended_in and checkpoint.ended_in == self._run_id:
             position = self.committable()
             if position == checkpoint.input_offsets:
@@ -196,6 +227,13 @@ class TaskInstance(UserCalls):
         self.offsets[ssp] = offset + 1
         self.touched = True
 
+    @property
+    def progress(self) -> TaskProgress:
+        """The task's progress in event time; from any thread."""
+        clock, kept = self.event_clock, self.checkpoints.kept if self.checkpoints else None
+        times, is_open = (None, False) if kept is None else kept
+        return TaskProgress(clock.time_ms, clock.held_by, clock.idle, times, is_open)
+
     def window(self) -> None:
         assert isinstance(self.task, WindowableTask)
         self.touched = True
@@ -224,7 +262,7 @@ class TaskInstance(UserCalls):
             epoch,
             time_ms,
             clock=self.event_clock.time_ms,
-            startpoints=self.startpoints,
+            startpoints=self.start.startpoints,
             event_times=self.event_clock.marks,
             senders=self.event_clock.senders,
             held_by=self.event_clock.held_by,
@@ -311,6 +349,76 @@ class TaskInstance(UserCalls):
                 self.name,
             )
 
+    def call(self, where: object, method: Callable[..., object], *arguments: object) -> None:
+        """Call a method of the user. Raises TaskFailed naming it by the text of `where`, or samzapy's errors
+        unchanged."""
+        try:
+            returned = self._finish(method(*arguments))
+        except SerdeError as failure:
+            placed = self._placed(failure, f"in {where}")
+            placed.call = FailedCall(self.name, str(where))
+            raise placed from failure
+        except SamzapyError:
+            raise
+        except BaseException as cause:
+            raise task_failed(self.name, str(where), cause) from cause
+        if returned is not None:
+            (self.refuse_awaitable if where in _WITHOUT_OUTPUTS else self.refuse_returned)(where, returned)
+
+    def refuse_returned(self, where: object, returned: object) -> None:
+        """Raise TaskFailed for what a method that may send has returned: it goes nowhere, so a result would be lost."""
+        self.refuse_awaitable(where, returned)
+        self._fail(where, f"returned {_named(returned)}, which goes nowhere: call collector.send(...), return nothing")
+
+    def refuse_awaitable(self, where: object, returned: object) -> None:
+        """Raise TaskFailed for an awaitable, which is never awaited, so its work would be lost; ignore other values."""
+        if isawaitable(returned):
+            if iscoroutine(returned):
+                returned.close()
+            what = f"returned {_named(returned)}, which is never awaited"
+            self._fail(where, f"{what}: only a CoroutineTask's is, and not what that returns")
+
+    def _fail(self, where: object, what: str) -> NoReturn:
+        failure = TaskFailed(f"{self.name}: {where} {what}")
+        failure.call = FailedCall(self.name, str(where))
+        raise failure
+
+    def raise_failure(self, of: IncomingMessageEnvelope | MessageBatch[Any, Any], cause: BaseException) -> NoReturn:
+        raise self.failure_of(of, cause)
+
+    def failure_of(self, of: IncomingMessageEnvelope | MessageBatch[Any, Any], cause: BaseException) -> SamzapyError:
+        """The error that ends the attempt over a message or a batch: samzapy's own errors unchanged, any other as a
+        TaskFailed."""
+        where = f"{'process_batch' if isinstance(of, MessageBatch) else 'process'} of {of.position}"
+        last = of[-1] if isinstance(of, MessageBatch) else of
+        first = of[0].offset if isinstance(of, MessageBatch) else of.offset
+        span = (str(last.ssp), first, last.offset)
+        call = FailedCall(self.name, where, span)
+        failure: SamzapyError
+        if isinstance(cause, SerdeError):
+            failure = self._placed(cause, f"while processing {of.position}", last)
+            failure.call = call
+        elif isinstance(cause, StoreRefused):
+            # A store does not know the message at hand.
+            cause.args = (f"{self.name}: {where}: {cause}",)
+            cause.call = call
+            return cause
+        elif isinstance(cause, SamzapyError):
+            if isinstance(cause, TaskFailed):
+                cause.call = call
+            return cause
+        else:
+            failure = task_failed(self.name, where, cause, span)
+        failure.__cause__ = cause
+        return failure
+
+    def _placed(self, failure: SerdeError, where: str, envelope: IncomingMessageEnvelope | None = None) -> SerdeError:
+        """The failure; for a key or value of a store with the place: the call that raises, or the messages since the
+        stores last serialized their objects. `envelope`: the message at hand."""
+        if not failure.store:
+            return SerdeError(str(failure))
+        return SerdeError(f"{failure} ({self._unserialized(envelope) if failure.late else where})")
+
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
         """The messages since the last commit, including the current one: `kafka.in[3]@12 to 17`, offsets inclusive."""
         if not self._in_order:
@@ -326,3 +434,8 @@ class TaskInstance(UserCalls):
             if first <= last:
                 spans.append(f"{ssp}@{first}" + (f" to {last}" if first < last else ""))
         return "put since the last commit" + (f", at {', '.join(spans)}" if spans else "")
+
+
+def _named(returned: object) -> str:
+    kind = type(returned).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

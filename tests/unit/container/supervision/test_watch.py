@@ -4,24 +4,17 @@ import threading
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.container.errors.user_failures import UserCalls, as_returned
+from samzapy.container.event_time.clock import EventClock
 from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.logs import CarriedLines
 from samzapy.container.supervision.outage import Outages
 from samzapy.container.supervision.watch import ContainerWatch
+from samzapy.container.tasks.task_instance import TaskInstance, TaskStart, UserSide
 from samzapy.errors import Unreachable
 from samzapy.job.lease import UserFailure
 from samzapy.testing import ManualClock
 
-
-class Calls(UserCalls):
-    """A task whose calls may take long."""
-
-    name = "Partition 0"
-    _finish = staticmethod(as_returned)
-
-    def _unserialized(self, envelope):
-        return ""
+TASK = TaskInstance("Partition 0", UserSide(None, None), None, TaskStart({}), EventClock({}, ManualClock()))
 
 
 class Work:
@@ -34,7 +27,7 @@ class Work:
 
     def _run(self):
         with self._watch:
-            Calls().call("window", self._wait)
+            TASK.call("window", self._wait)
 
     def _wait(self):
         self._begun.set()
