@@ -19,9 +19,7 @@ from samzapy.coordinator.wire import (
     Epochs,
     Heartbeat,
     JobSpec,
-    Outgrown,
     Registration,
-    Verdict,
     Versioned,
     WireError,
     read,
@@ -86,7 +84,7 @@ class CoordinatorClient:
         the user's code, if it was one. Returns whether the coordinator wants no further attempt."""
         kind, message = type(error).__name__, sendable(str(error))
         failure = ContainerFailure(container_id, epoch, kind, message, error.exit_code, permanent, user)
-        return self.call(Verdict, "POST", f"/containers/{quote(container_id, safe='')}/failure", failure).final
+        return self.call(bool, "POST", f"/containers/{quote(container_id, safe='')}/failure", failure)
 
     def stop(self) -> None:
         """Ask all containers to commit and stop."""
@@ -147,8 +145,8 @@ class HttpLease(ContainerLease):
 
     def outgrow(self, newest: int) -> None:
         """Ask the coordinator for a greater epoch. Raises RetriableError if it does not answer."""
-        grown = self._client.call(Outgrown, "POST", self._epoch_path, Epochs(self.epoch, newest)).epoch
-        if grown is None or grown <= newest:
+        grown = self._client.call(int, "POST", self._epoch_path, Epochs(self.epoch, newest))
+        if grown <= newest:
             super().outgrow(newest)
         else:
             self.epoch = grown

@@ -4,8 +4,8 @@
 POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, spec, predecessor,
                                 checkpoint_clock}
 POST /containers/ID/heartbeat   Heartbeat: {directive, checkpoint_clock, pace_s}
-POST /containers/ID/epoch       have a greater epoch {epoch, newest}: {epoch}, null if superseded
-POST /containers/ID/failure     {epoch, error, message, exit_code, permanent, user}: {final}
+POST /containers/ID/epoch       have a greater epoch {epoch, newest}: the epoch, 0 if superseded
+POST /containers/ID/failure     {epoch, error, message, exit_code, permanent, user}: whether another attempt is useless
 POST /stop                      stop everything: {}
 GET ...                         samzapy.coordinator.views, and further routes
 ==============================  =================================================
@@ -35,9 +35,7 @@ from samzapy.coordinator.wire import (
     Attempt,
     Epochs,
     Heartbeat,
-    Outgrown,
     Registration,
-    Verdict,
     WireError,
     read,
     read_failure,
@@ -120,10 +118,10 @@ class Calls:
 
     def _epoch(self, container_id: str, body: bytes) -> bytes:
         asked = read(Epochs, body)
-        return encode(Outgrown(self._coordinator.outgrow(container_id, asked.epoch, asked.newest)))
+        return encode(self._coordinator.outgrow(container_id, asked.epoch, asked.newest) or 0)
 
     def _failure(self, container_id: str, body: bytes) -> bytes:
-        return encode(Verdict(self._coordinator.fail(read_failure(container_id, body))))
+        return encode(self._coordinator.fail(read_failure(container_id, body)))
 
 
 #: Open files that the process needs at most: each container holds a connection, and so may others.

@@ -141,12 +141,6 @@ class Epochs(msgspec.Struct):
     newest: int
 
 
-class Outgrown(msgspec.Struct):
-    """The new epoch, None for an attempt that was superseded."""
-
-    epoch: int | None
-
-
 class Heartbeat(msgspec.Struct):
     """The report of an attempt. `sequence` numbers the heartbeats of a lease from 1: a connection that the client has
     given up may still deliver an old heartbeat, which must not count."""
@@ -177,12 +171,6 @@ class Answer(msgspec.Struct):
     directive: Directive
     checkpoint_clock: int | None
     pace_s: float = 1.0
-
-
-class Verdict(msgspec.Struct):
-    """The answer to a failure. `final`: another attempt is useless."""
-
-    final: bool
 
 
 def read(kind: type[M], body: bytes) -> M:

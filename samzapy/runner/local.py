@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -58,73 +58,65 @@ _MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMig
 _STAYS = (RecordRefused, JobTakenOver)
 
 
+@dataclass(eq=False, kw_only=True)
 class Restarts:
     """Runs containers made by `build`, one after the other, until one ends well. Signal handlers and threads may call
-    `stop`."""
+    `stop`.
 
-    def __init__(
-        self,
-        build: Callable[[], RestartingContainer],
-        backoff: Backoff,
-        clock: Clock,
-        on_failure: Callable[[SamzapyError, str], None],
-        may_restart: Callable[[], bool] = lambda: True,
-        wait: Callable[[float], object] | None = None,
-        has_run: Callable[[], bool] = lambda: False,
-        *,
-        note: Callable[[Exception], object] = lambda _: None,
-    ) -> None:
-        """`note` gets each failure, `on_failure` each that is followed by a restart, and a phrase about the restart.
-        `may_restart` returns whether this run still owns the job. `wait` sleeps between two starts, and returns early
-        after a stop. Once a container `has_run`, outages are outlasted: its systems were reached."""
-        self._build = build
-        self._backoff = backoff
-        self._clock = clock
-        self._on_failure = on_failure
-        self._may_restart = may_restart
-        self._stopped = threading.Event()
-        self._wait = wait or self._stopped.wait
-        self._has_run = has_run
-        self._note = note
-        self._current: RestartingContainer | None = None
+    - `note` gets each failure, `on_failure` each that is followed by a restart, and a phrase about the restart.
+    - `may_restart` returns whether this run still owns the job.
+    - Once a container `has_run`, outages are outlasted: its systems were reached.
+    - `wait` sleeps between two starts, and returns early after a stop.
+    """
+
+    build: Callable[[], RestartingContainer]
+    backoff: Backoff
+    clock: Clock
+    note: Callable[[Exception], object]
+    on_failure: Callable[[SamzapyError, str], None]
+    may_restart: Callable[[], bool]
+    has_run: Callable[[], bool]
+    stopped: threading.Event = field(default_factory=threading.Event)
+    wait: Callable[[float], object] | None = None
+    _current: RestartingContainer | None = field(default=None, init=False)
 
     def stop(self) -> None:
         """Make the container commit and stop, and do not restart it."""
-        self._stopped.set()
+        self.stopped.set()
         if self._current is not None:
             self._current.stop()
 
     def run(self) -> None:
         """Run to the end, or to a stop. Raises the container's errors, and JobFailed after too many failed starts in a
         row."""
-        while not self._stopped.is_set():
-            container = self._current = self._build()
-            if self._stopped.is_set():
+        while not self.stopped.is_set():
+            container = self._current = self.build()
+            if self.stopped.is_set():
                 return
-            began = self._clock.monotonic()
+            began = self.clock.monotonic()
             try:
                 container.run()
             except Exception as failure:
-                self._note(failure)
+                self.note(failure)
                 if not isinstance(failure, _MAY_PASS) or isinstance(failure, _STAYS):
                     raise
-                if self._stopped.is_set() or not self._may_restart():
+                if self.stopped.is_set() or not self.may_restart():
                     raise
-                self._pause(failure, self._clock.monotonic() - began)
+                self._pause(failure, self.clock.monotonic() - began)
             else:
                 return
 
     def _pause(self, failure: SamzapyError, lasted_s: float) -> None:
-        outage = failure.outage and self._has_run()
-        delay = self._backoff.after(lasted_s, outage=outage)
+        outage = failure.outage and self.has_run()
+        delay = self.backoff.after(lasted_s, outage=outage)
         if delay is None:
-            if not self._backoff.limit:
+            if not self.backoff.limit:
                 raise failure
-            message = f"gave up after {self._backoff.failures + 1} failed starts in a row: {failure}"
+            message = f"gave up after {self.backoff.failures + 1} failed starts in a row: {failure}"
             raise JobFailed(message, failure.exit_code) from failure
-        count = "" if outage else f" ({self._backoff.failures} of {self._backoff.limit})"
-        self._on_failure(failure, f"starting again {starts(delay)}{count}")
-        self._wait(delay)
+        count = "" if outage else f" ({self.backoff.failures} of {self.backoff.limit})"
+        self.on_failure(failure, f"starting again {starts(delay)}{count}")
+        (self.wait or self.stopped.wait)(delay)
 
 
 class LocalRunner(Runner):
@@ -217,13 +209,13 @@ class LocalRunner(Runner):
             coordinator.fail(failure)
 
         return Restarts(
-            build,
-            Backoff(config.spark.max_resubmits),
-            self._clock,
-            lambda failure, then: options.on_event(f"container {model.id} failed: {failure}; {then}"),
-            lambda: coordinator.abandoned is None,
-            has_run=lambda: coordinator.has_run(model.id),
+            build=build,
+            backoff=Backoff(config.spark.max_resubmits),
+            clock=self._clock,
             note=note,
+            on_failure=lambda failure, then: options.on_event(f"container {model.id} failed: {failure}; {then}"),
+            may_restart=lambda: coordinator.abandoned is None,
+            has_run=lambda: coordinator.has_run(model.id),
         )
 
 

@@ -50,13 +50,14 @@ class Ladder:
         self.script = [Container(self.clock, *each) for each in script]
         self.left = list(self.script)
         self.restarts = Restarts(
-            lambda: self.left.pop(0),
-            Backoff(limit, 1.0, 30.0),
-            self.clock,
-            lambda failure, words: self.told.append((failure, words)),
-            lambda: owned,
-            self._wait,
-            lambda: has_run,
+            build=lambda: self.left.pop(0),
+            backoff=Backoff(limit, 1.0, 30.0),
+            clock=self.clock,
+            note=lambda _: None,
+            on_failure=lambda failure, words: self.told.append((failure, words)),
+            may_restart=lambda: owned,
+            has_run=lambda: has_run,
+            wait=self._wait,
         )
 
     def _wait(self, seconds):
