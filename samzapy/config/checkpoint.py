@@ -10,12 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from samzapy.config.reading.classes import (
-    CHECKPOINTS,
-    FILE_CHECKPOINTS,
-    NO_CHECKPOINTS,
-    TOPIC_CHECKPOINTS,
-)
+from samzapy.config.reading.classes import CHECKPOINTS, FILE_CHECKPOINTS, NO_CHECKPOINTS, TOPIC_CHECKPOINTS
 from samzapy.config.reading.keys import FOLDER, TEXT, Kind, Reader, integer, key, split_list
 from samzapy.config.streams.stream import check_system
 

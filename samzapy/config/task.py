@@ -12,17 +12,7 @@ from samzapy.config.checkpoint import CheckpointConfig, parse_checkpoint
 from samzapy.config.error_policy import POLICY_KEYS, Action, ErrorConfig, Stage, parse_errors, skipping_key
 from samzapy.config.patterns import ENTRIES, InputPattern, parse_pattern
 from samzapy.config.reading.classes import CHOOSERS, ROUND_ROBIN
-from samzapy.config.reading.keys import (
-    BOOLEAN,
-    NAMED_LIST,
-    TEXT,
-    Kind,
-    Reader,
-    integer,
-    key,
-    member,
-    required,
-)
+from samzapy.config.reading.keys import BOOLEAN, NAMED_LIST, TEXT, Kind, Reader, integer, key, member, required
 from samzapy.config.streams.stream import StreamNames, is_pattern, parse_partitions
 from samzapy.plugins import PluginError, split_path
 

@@ -30,16 +30,7 @@ from starlette.routing import BaseRoute, Route
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.server import Guard, HttpServer, Identity, Tokens, listening
 from samzapy.coordinator.views import PROBES, Inspector, views
-from samzapy.coordinator.wire import (
-    Answer,
-    Attempt,
-    Epochs,
-    Heartbeat,
-    Registration,
-    WireError,
-    read,
-    read_failure,
-)
+from samzapy.coordinator.wire import Answer, Attempt, Epochs, Heartbeat, Registration, WireError, read, read_failure
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.files import raise_limit
 from samzapy.job.lease import Directive, HttpAddress

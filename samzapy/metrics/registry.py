@@ -17,17 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from samzapy.api.context import Counter, Gauge, Histogram, MetricsRegistry, Timer
 from samzapy.config.guarantee_warnings import COUNTS, ERRORS, GUARANTEE
 from samzapy.errors import SamzapyError
-from samzapy.metrics.families import (
-    BUCKET,
-    LE,
-    MARK,
-    OF_CONTAINER,
-    PREFIX,
-    Family,
-    Kind,
-    container_metric,
-    task_metric,
-)
+from samzapy.metrics.families import BUCKET, LE, MARK, OF_CONTAINER, PREFIX, Family, Kind, container_metric, task_metric
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

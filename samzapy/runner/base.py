@@ -90,7 +90,6 @@ class PreparedJob(StartableJob):
         return False
 
     def claim(self) -> PreparedJob:
-        """The job itself."""
         return self
 
 

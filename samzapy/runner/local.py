@@ -35,16 +35,7 @@ from samzapy.errors import (
 )
 from samzapy.job.lease import Stall
 from samzapy.job.model import ContainerModel, JobModel
-from samzapy.runner.base import (
-    Backoff,
-    JobOutcome,
-    PreparedJob,
-    Runner,
-    RunOptions,
-    StartableJob,
-    run_token,
-    starts,
-)
+from samzapy.runner.base import Backoff, JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token, starts
 from samzapy.runner.checks import Row
 from samzapy.runner.driver import coordinator_of, serve, watching
 from samzapy.runner.stopping import STOPPING, StopSignals
@@ -129,8 +120,6 @@ class LocalRunner(Runner):
         self._clock = clock
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
-        """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the
-        job."""
         job.announce()
         with StopSignals(options.stop):
             outcome = self._supervised(job.claim(), options)

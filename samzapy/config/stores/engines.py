@@ -11,18 +11,7 @@ from typing import TypeVar
 
 from samzapy.api.engine import EngineSettings
 from samzapy.config.reading.classes import USER_CLASS
-from samzapy.config.reading.keys import (
-    TEXT,
-    Kind,
-    Reader,
-    choice,
-    family,
-    integer,
-    key,
-    keys_of,
-    labels,
-    split_list,
-)
+from samzapy.config.reading.keys import TEXT, Kind, Reader, choice, family, integer, key, keys_of, labels, split_list
 
 S = TypeVar("S")
 

@@ -23,13 +23,7 @@ from samzapy.config.reading.keys import (
     required,
 )
 from samzapy.config.reading.properties import Masked
-from samzapy.config.stores.changelogs import (
-    ChangelogKeys,
-    SourceKeys,
-    StoreSource,
-    parse_changelog,
-    parse_topic,
-)
+from samzapy.config.stores.changelogs import ChangelogKeys, SourceKeys, StoreSource, parse_changelog, parse_topic
 from samzapy.config.stores.engines import RocksDbKeys
 from samzapy.config.streams.serdes import check_serde, check_type
 

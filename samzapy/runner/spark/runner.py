@@ -176,23 +176,18 @@ class SparkRunner(Runner):
     random."""
 
     def __init__(self, source: SparkSource = OwnSpark(), clock: Clock = SYSTEM_CLOCK) -> None:  # noqa: B008  # no state
-        """`source`: where the Spark of a run comes from."""
         self._source = source
         self._clock = clock
 
     def fit(self, config: JobConfig) -> JobConfig:
-        """The job for the Spark that is there already, if there is one. Raises ConfigError."""
         return self._source.fit(config)
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Check that the executors can reach the streams and folders of the job file, and that Spark can start. Raises
-        ConfigError, EnvironmentFailure."""
         warnings = check_reach(config)
         self._source.check(config)
         return warnings
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
-        """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = job.config
         # Before the job is claimed, for callers that have not checked it.
         self._source.check(config)

@@ -33,11 +33,7 @@ from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import SPARK, find_java
 from samzapy.runner.base import TOKEN
-from samzapy.runner.spark.application import (
-    SparkApplication,
-    add_code,
-    starting,
-)
+from samzapy.runner.spark.application import SparkApplication, add_code, starting
 from samzapy.runner.spark.jvm import DriverJvm, RunFolder
 from samzapy.runner.spark.master import (
     FIXED,
@@ -126,7 +122,6 @@ class OwnSpark(SparkSource):
                 raise EnvironmentFailure(f"{KEY}: no Spark master answers ({found}); start it, or correct the address")
 
     def fit(self, config: JobConfig) -> JobConfig:
-        """The job with the defaults of Spark that samzapy itself uses. Raises ConfigError, EnvironmentFailure."""
         return with_sparks_defaults(config)
 
     @contextmanager
