@@ -163,7 +163,9 @@ def submit(
 ) -> RunningJob:
     """Like `samzapy.submit`, with all overrides in one mapping. `stop` also stops the job."""
     on_top = {_key(name): _text(name, value) for name, value in (overrides or {}).items()}
-    source: Mapping[str, str] | Path | str = job if isinstance(job, (str, Path)) else _pairs(job)
+    source: Mapping[str, str] | Path | str = job
+    if isinstance(job, Mapping):
+        source = {str(key): _text(str(key), value) for key, value in job.items()}
     if task is not None:
         if not isinstance(task, type):
             raise ConfigError([ConfigProblem("task", repr(task), "expected a class, not an object")])
@@ -228,10 +230,6 @@ def _folder_of_program() -> Path:
     there."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     return Path(script).absolute().parent if script else Path.cwd()
-
-
-def _pairs(job: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): _text(str(key), value) for key, value in job.items()}
 
 
 def _key(name: str) -> str:

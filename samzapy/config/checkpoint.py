@@ -17,10 +17,6 @@ from samzapy.config.streams.stream import check_system
 _COPIES = integer(1, 32_767)
 
 
-def _default(leaf: str) -> tuple[str, ...]:
-    return (f"systems.{{system}}.default.stream.{leaf}",)
-
-
 def _samza_records(text: str) -> bool:
     versions = set(split_list(text))
     if not versions or not versions <= {"1", "2"}:
@@ -46,7 +42,7 @@ class CheckpointConfig:
         _COPIES,
         None,
         shown="the system's",
-        otherwise=_default("replication.factor"),
+        otherwise=("systems.{system}.default.stream.replication.factor",),
     )
     """Copies of the checkpoint topic."""
     samza_records: bool = key(

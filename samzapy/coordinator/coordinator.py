@@ -31,10 +31,6 @@ SAME_FAILURES = 4
 _ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}
 
 
-def _ignore(container_id: str, said: Facts | UserFailure) -> None:
-    """The default of both listeners."""
-
-
 class Coordinator:
     """Answers the containers of one job. Safe to call from several threads.
 
@@ -51,7 +47,7 @@ class Coordinator:
         downgrades: tuple[GuaranteeWarning, ...] = (),
         clocks: KeptClocks | None = None,
         epoch: int | None = None,
-        listen: Callable[[str, Facts | UserFailure], None] = _ignore,
+        listen: Callable[[str, Facts | UserFailure], None] = lambda *_: None,
     ) -> None:
         """`downgrades`: the reasons why the job's guarantee is weakened, for its status. `clocks`: the clocks of
         earlier runs. `epoch`: the run's recorded epoch, None without a record. `listen` gets the facts of each report,

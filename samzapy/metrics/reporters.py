@@ -71,16 +71,12 @@ def task_snapshots(metrics: Mapping[str, Mapping[str, float]]) -> Iterator[tuple
         for name, value in values.items():
             if name.startswith(STORE):
                 store, _, leaf = name.removeprefix(STORE).rpartition(".")
-                _add(groups, store, leaf, value)
+                groups.setdefault(_EVERYTHING, {})[f"{store}-{leaf}"] = value
+                for group, names in _GROUPS.items():
+                    if leaf in names:
+                        groups.setdefault(group, {})[f"{store}-{names[leaf]}"] = value
         if groups:
             yield f"TaskName-{task}", groups
-
-
-def _add(groups: Groups, store: str, leaf: str, value: float) -> None:
-    groups.setdefault(_EVERYTHING, {})[f"{store}-{leaf}"] = value
-    for group, names in _GROUPS.items():
-        if leaf in names:
-            groups.setdefault(group, {})[f"{store}-{names[leaf]}"] = value
 
 
 #: Publishes the bytes of a snapshot.

@@ -18,7 +18,6 @@ from samzapy.admin.take_over import Claim, refuse_foreign, take_over
 from samzapy.admin.user_code import JobCode, checked_code
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.records import peek_owner, read_changelog_partitions, refuse_copied, write_changelog_partitions
 from samzapy.checkpoint.topic import one_pass
@@ -158,9 +157,11 @@ class _CheckedJob(StartableJob):
         return True
 
     def claim(self) -> PreparedJob:
-        """Steps 3 to 8."""
+        """Steps 3 to 8. Raises JobTakenOver if the run that starts again has lost the job meanwhile."""
         config, task_class = self.config, self.code.task_class
-        self._check_restart()
+        owner, _ = peek_owner(self.checkpoints) if self.after else (None, True)
+        if owner is not None and owner.id != self.after:
+            raise JobTakenOver.by(config.name, owner.started_ms, owner.host, owner.pid)
         if self.handover is not None:
             self.handover.complete()
         # 3  the job is taken over
@@ -200,12 +201,6 @@ class _CheckedJob(StartableJob):
     def close(self) -> None:
         if self.handover is not None:
             self.handover.close()
-
-    def _check_restart(self) -> None:
-        """Raise JobTakenOver if the run that starts again has lost the job meanwhile."""
-        owner, _ = peek_owner(self.checkpoints) if self.after else (None, True)
-        if owner is not None and owner.id != self.after:
-            raise JobTakenOver.by(self.config.name, owner.started_ms, owner.host, owner.pid)
 
     def _started_before(self) -> bool:
         """Whether the job has checkpoints already, and so may have an owner."""
@@ -255,7 +250,10 @@ class _CheckedJob(StartableJob):
         """Create the `missing` changelogs, and the streams of metrics."""
         logged = _logged(self.config)
         specs = {stream: changelog_spec(logged[stream], partitions) for stream in missing}
-        self.clients.create(specs | _further_streams(self.config))
+        reported = [each.stream for each in self.config.metrics_reporters if each.stream]
+        systems = self.config.systems
+        specs |= {stream: new_stream(systems[stream.system], stream.stream, 1, LOG) for stream in reported}
+        self.clients.create(specs)
         self.streams.look(missing)
         for stream in missing:
             created = self.streams(stream)
@@ -288,11 +286,6 @@ class _Planned:
 
 def _logged(config: JobConfig) -> dict[SystemStream, StoreConfig]:
     return {store.changelog: store for store in config.stores.values() if store.changelog}
-
-
-def _further_streams(config: JobConfig) -> dict[SystemStream, StreamSpec]:
-    reported = [each.stream for each in config.metrics_reporters if each.stream]
-    return {stream: new_stream(config.systems[stream.system], stream.stream, 1, LOG) for stream in reported}
 
 
 def _covers(claim: Claim, job_name: str, model: JobModel) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -13,7 +13,6 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
-from samzapy.config.task import TaskConfig
 from samzapy.job.model import JobModel
 from samzapy.job.planner import FoundInputs
 from samzapy.storage.spec import StoreSpec
@@ -56,8 +55,9 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool)
     _show_job(config)
     if result is not None:
         _show_inputs(result)
-    weaker = weakened_state(config.stores, code.state)
-    _show_promises((*guarantee_warnings(config, load_factory, task_class), *weaker, *kept))
+    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, code.state), *kept)
+    reasons = [("durability" if item.durability else "guarantee", item.key, item.message) for item in weaker]
+    table("Reasons for a weaker guarantee", ("kind", "key", "effect"), reasons)
     if model is not None:
         _show_model(model)
         _show_needs(now, model, code.engines)
@@ -112,12 +112,13 @@ def _show_job(config: JobConfig) -> None:
 
     task, checkpoint = config.task, config.task.checkpoint
     where = "none" if checkpoint is None else checkpoint.path or f"a topic on {checkpoint.system}"
+    often = "" if task.refresh_ms is None else f", and every {task.refresh_ms:,} ms"
     rows = [
         ("job", f"{config.name} (id {config.id})"),
         ("task class", task.task_class),
         ("guarantee", task.guarantee.value),
         ("inputs", ", ".join(map(str, (*task.inputs, *task.patterns)))),
-        *((("new inputs", _new_inputs(task)),) if task.patterns else ()),
+        *((("new inputs", f"at a start{often}"),) if task.patterns else ()),
         ("commit every", f"{task.commit_ms:,} ms" if task.commit_ms > 0 else "only when asked for"),
         ("checkpoints", where),
         ("containers", str(config.container_count)),
@@ -142,10 +143,6 @@ def _show_job(config: JobConfig) -> None:
     table("Stores", ("store", "engine", "key", "value", "changelog", "cache"), stores)
 
 
-def _new_inputs(task: TaskConfig) -> str:
-    return "at a start" if task.refresh_ms is None else f"at a start, and every {task.refresh_ms:,} ms"
-
-
 def _serdes(of: StreamConfig | StoreConfig, default: str) -> tuple[str, str]:
     """The serdes of keys and values, each with the class that the job file names."""
     key = (of.key_serde or default, of.key_type)
@@ -167,11 +164,6 @@ def _filled_from(store: StoreConfig) -> str:
         return ""
     streams = ", ".join(map(str, [*store.source.streams, *sorted(store.source.partitions)]))
     return f"{'replayed' if store.source.replayed else 'side inputs'}: {streams}"
-
-
-def _show_promises(result: Iterable[GuaranteeWarning]) -> None:
-    rows = [("durability" if item.durability else "guarantee", item.key, item.message) for item in result]
-    table("Reasons for a weaker guarantee", ("kind", "key", "effect"), rows)
 
 
 def _show_model(model: JobModel) -> None:

@@ -70,10 +70,12 @@ def init(name: str, parent: Path, *, typed: bool) -> None:
 def _create(name: str, parent: Path, *, typed: bool) -> tuple[Path, int]:
     """Make the folder of the project, its streams and its input; returns it, and the number of input messages.
 
-    Raises ConfigError for a name that is not a valid module name or exists already, EnvironmentFailure for a folder
-    that cannot be written to. Then no file is left behind.
+    Raises ConfigError for a name that cannot be a module, a job and a part of topic names, or exists already,
+    EnvironmentFailure for a folder that cannot be written to. Then no file is left behind.
     """
-    _check_name(name)
+    reason = next(_reasons_against(name), None)
+    if reason is not None:
+        raise ConfigError([ConfigProblem("NAME", name, reason)])
     folder = parent / name
     if folder.exists():
         raise ConfigError([ConfigProblem("NAME", None, f"{folder} exists already")])
@@ -93,15 +95,7 @@ def _create(name: str, parent: Path, *, typed: bool) -> tuple[Path, int]:
         raise
 
 
-def _check_name(name: str) -> None:
-    """Raise ConfigError unless `name` can be a module, a job and a part of topic names, and is not an existing
-    module."""
-    reason = next(_reasons(name), None)
-    if reason is not None:
-        raise ConfigError([ConfigProblem("NAME", name, reason)])
-
-
-def _reasons(name: str) -> Iterator[str]:
+def _reasons_against(name: str) -> Iterator[str]:
     if not _NAME.fullmatch(name):
         yield "a name is 1 to 40 of a-z 0-9 _, a letter first: it becomes a Python module"
     if name.startswith("test_") or name.endswith("_test") or name == "conftest":

@@ -13,22 +13,16 @@ from samzapy.cli.output import json_text, table
 def keys(words: tuple[str, ...], *, other: bool) -> None:
     """List the keys of job files with their defaults and meanings. With WORDs, list the keys that contain all of
     them."""
-    if other:
-        _show_unsupported(words)
-        return
-    from samzapy.config.known_keys import ALL_KEYS, texts
+    from samzapy.config.known_keys import ALL_KEYS, texts, unsupported
 
+    if other:
+        matching = [row for row in unsupported() if all(word.lower() in " ".join(row).lower() for word in words)]
+        table("Keys of Samza without a meaning here", ("key", "a job with it", "why"), matching)
+        return
     about = texts()
     rows = [(key.name, key.default_text, key.kind.allowed, about[key.name]) for key in ALL_KEYS]
     rows = [row for row in rows if all(word.lower() in f"{row[0]} {row[3]}".lower() for word in words)]
     table("Keys of job files", ("key", "default", "value", "meaning"), rows)
-
-
-def _show_unsupported(words: tuple[str, ...]) -> None:
-    from samzapy.config.known_keys import unsupported
-
-    rows = [row for row in unsupported() if all(word.lower() in " ".join(row).lower() for word in words)]
-    table("Keys of Samza without a meaning here", ("key", "a job with it", "why"), rows)
 
 
 @click.group()

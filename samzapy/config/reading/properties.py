@@ -6,7 +6,7 @@ A value may contain `${env:NAME}` and `${other.key}`; `$${` is a literal `${`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,14 +178,10 @@ def _pairs(path: Path, text: str, *, strict: bool) -> Source:
                         problems += [twice] if strict else []
                         warnings += [] if strict else [f"{twice}; the last one counts"]
                     values[key], seen[key] = element.value.strip(), line
-            line += _lines(element.source)
+            line += len(re.findall(r"\r\n|\r|\n", element.source))
     except javaproperties.InvalidUEscapeError as cause:
         raise _unreadable(f"{path} line {line}: expected \\uXXXX, got {cause.escape}") from cause
     return Source(values, tuple(warnings), tuple(problems))
-
-
-def _lines(text: str) -> int:
-    return len(re.findall(r"\r\n|\r|\n", text))
 
 
 def _unreadable(message: str) -> ConfigError:
@@ -268,10 +264,9 @@ class References:
         for name in queue:
             if is_secret(name, self._raw[name]):
                 return True
-            further = [item for item in self._keys_in(self._raw[name]) if item not in reached]
+            further = [
+                item for item in _REFERENCE.findall(self._raw[name]) if item in self._raw and item not in reached
+            ]
             reached.update(dict.fromkeys(further))
             queue += dict.fromkeys(further)
         return False
-
-    def _keys_in(self, raw: str) -> Iterator[str]:
-        return (name for name in _REFERENCE.findall(raw) if name in self._raw)

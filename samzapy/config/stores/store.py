@@ -196,12 +196,15 @@ def _store(
     topic_place = place if changelog is None else {**place, "system": changelog.system}
     keys = reader.read(ChangelogKeys, topic_place)
     ttl_ms = _ttl_ms(reader, name)
+    mode = reader.value(StoreConfig, "object_cache_mode", store=name)
+    if undoing and not reader.values.get(f"stores.{name}.object.cache.mode"):
+        mode = "copy"
     store = reader.read(
         StoreConfig,
         topic_place,
         name=name,
         changelog=changelog,
-        object_cache_mode=_cache_mode(reader, name, undoing=undoing),
+        object_cache_mode=mode,
         ttl_ms=ttl_ms,
         changelog_properties=parse_topic(reader, name, keys, ttl_ms),
         large_values=_large_values(reader, name),
@@ -211,11 +214,6 @@ def _store(
     _check_serdes(reader, store, serdes)
     _check_engine(reader, store)
     return store
-
-
-def _cache_mode(reader: Reader, store: str, *, undoing: bool) -> str:
-    mode: str = reader.value(StoreConfig, "object_cache_mode", store=store)
-    return "copy" if undoing and not reader.values.get(f"stores.{store}.object.cache.mode") else mode
 
 
 def typed_stores(stores: Iterable[StoreConfig]) -> Iterator[tuple[str, str, str]]:

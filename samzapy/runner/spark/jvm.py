@@ -43,16 +43,12 @@ _CLIENT = re.compile(
 _PACE_S = 0.05
 
 
-def _nothing(_: DriverJvm) -> None:
-    """The default of a listener."""
-
-
 class DriverJvm:
     """One JVM with its gateway. Its output is held back until `settled`, and then goes to standard error: Spark itself
     is silent by then, so the lines come from the tasks' prints."""
 
     def __init__(
-        self, *, verbose: bool, began: Callable[[DriverJvm], None] = _nothing, grace_s: float = GRACE_S
+        self, *, verbose: bool, began: Callable[[DriverJvm], object] = lambda _: None, grace_s: float = GRACE_S
     ) -> None:
         """Start the JVM with the present environment (`samzapy.runner.spark.master.environment`). `began` gets the JVM
         as soon as its process runs, so that it can be killed before it answers. `grace_s`: seconds that it has for its

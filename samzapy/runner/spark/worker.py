@@ -204,7 +204,9 @@ def attempt(coordinator: HttpAddress, container_id: str, code: TravellingCode) -
     client = CoordinatorClient(coordinator.url, token, coordinator.fingerprint)
     _running = True
     try:
-        lease, spec = client.register(container_id, this_process(_spark_task()))
+        context = TaskContext.get()
+        task = None if context is None else context.taskAttemptId()
+        lease, spec = client.register(container_id, this_process(task))
         if lease.predecessor is not None:
             end_predecessor(lease.predecessor)
         serve_port = partial(container_port, PortSettings.facing(coordinator, token))
@@ -268,11 +270,6 @@ def unexpected_failure(container_id: str, error: Exception) -> SamzapyError:
     failure.call = FailedCall("", f"an attempt of container {container_id}")
     failure.__cause__ = error
     return failure
-
-
-def _spark_task() -> int | None:
-    context = TaskContext.get()
-    return None if context is None else context.taskAttemptId()
 
 
 def _report(
