@@ -72,6 +72,11 @@ class ConfigError(SamzapyError):
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
+    @classmethod
+    def of(cls, key: str, value: str | None, message: str) -> ConfigError:
+        """The error with one problem."""
+        return cls([ConfigProblem(key, value, message)])
+
 
 @contextmanager
 def noted(problems: list[ConfigProblem]) -> Iterator[None]:

@@ -80,7 +80,7 @@ def inputs_now(config: JobConfig) -> FoundInputs:
     for pattern in config.task.patterns:
         if traits_of(config.systems[pattern.stream.system]).read_only:
             message = f"system '{pattern.stream.system}' cannot list its streams: name them"
-            raise ConfigError([ConfigProblem("task.inputs", str(pattern), message)])
+            raise ConfigError.of("task.inputs", str(pattern), message)
     with closing(job_clients(config, "inputs")) as clients:
         return find_inputs(config, clients.names(systems))
 
@@ -105,7 +105,7 @@ def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream
         partitions = existing(ssp.system_stream, describe).partitions
         if ssp.partition >= partitions:
             message = f"{ssp.system_stream} has partitions 0 to {partitions - 1}"
-            raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+            raise ConfigError.of("task.broadcast.inputs", str(ssp), message)
     return counts
 
 

@@ -72,8 +72,7 @@ def pack(archive: Path, requirements: Path | None = None, interpreter: Path | No
     be read, are not installed here or have another version; EnvironmentFailure if the archive cannot be written.
     """
     if not archive.name.endswith((".tar.gz", ".tgz")):
-        problem = ConfigProblem("archive", str(archive), "expected a name that ends in .tar.gz or .tgz")
-        raise ConfigError([problem])
+        raise ConfigError.of("archive", str(archive), "expected a name that ends in .tar.gz or .tgz")
     requested = [Requested(Requirement(_OWN), _OWN), *(read_requirements(requirements) if requirements else ())]
     packages = closure(requested)
     part = archive.with_name(f".{archive.name}.{os.getpid()}")
@@ -156,7 +155,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as cause:
-        raise ConfigError([ConfigProblem("-r", str(path), f"cannot be read ({cause})")]) from cause
+        raise ConfigError.of("-r", str(path), f"cannot be read ({cause})") from cause
     for number, line in enumerate(text.splitlines(), 1):
         included = re.match(r"(?:-r|--requirement)[\s=]*(\S+)", line)
         # A line that goes on has hashes on the next ones.

@@ -37,7 +37,7 @@ from samzapy.container.outputs.producers import StateTransactions, transactional
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.clocks import KeptClocks
-from samzapy.errors import ConfigError, ConfigProblem, RestoreError
+from samzapy.errors import ConfigError, RestoreError
 from samzapy.job.model import JobModel
 from samzapy.strict_json import Time, convert
 from samzapy.system.clients import SystemClients
@@ -166,7 +166,7 @@ def _refuse_own_state(path: str) -> None:
         return
     if issubclass(task_class, StateCheckpointTask):
         message = "keeps its positions with its own state; use `samzapy startpoint set`, which moves both"
-        raise ConfigError([ConfigProblem("task.class", path, message)])
+        raise ConfigError.of("task.class", path, message)
 
 
 def write_checkpoints(
@@ -266,8 +266,7 @@ def chosen_inputs(
         matching = [ssp for ssp in known if text in {str(ssp), str(ssp.system_stream)}]
         if not matching:
             names = ", ".join(dict.fromkeys(str(ssp.system_stream) for ssp in known))
-            problem = ConfigProblem(key, text, f"an input of the job ({names}), or a partition of one like a.b[0]")
-            raise ConfigError([problem])
+            raise ConfigError.of(key, text, f"an input of the job ({names}), or a partition of one like a.b[0]")
         chosen.update(matching)
     return sorted(chosen)
 
@@ -275,7 +274,7 @@ def chosen_inputs(
 def must_keep_checkpoints(checkpoint: CheckpointConfig | None) -> None:
     """Raise ConfigError for a job without checkpoints."""
     if checkpoint is None:
-        raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])
+        raise ConfigError.of("task.checkpoint.factory", "none", "the job keeps no positions")
 
 
 def write_startpoints(
@@ -292,11 +291,11 @@ def write_startpoints(
     that the job does not have, and for a job that follows no startpoints.
     """
     if not config.startpoints:
-        raise ConfigError([ConfigProblem("job.startpoint.enabled", "false", "must be true to follow a startpoint")])
+        raise ConfigError.of("job.startpoint.enabled", "false", "must be true to follow a startpoint")
     Target(position).check()
     names = [each.name for each in model.tasks]
     if task is not None and task not in names:
-        raise ConfigError([ConfigProblem("--task", task, f"a task of the job: {', '.join(names)}")])
+        raise ConfigError.of("--task", task, f"a task of the job: {', '.join(names)}")
     read_by_task = {ssp for each in model.tasks if task in {None, each.name} for ssp in each.ssps}
     chosen = chosen_inputs(read_by_task, inputs)
     tasks = {task.name: task.ssps for task in model.tasks}

@@ -25,7 +25,6 @@ from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import RunEnd, open_job
 from samzapy.errors import (
     ConfigError,
-    ConfigProblem,
     EnvironmentFailure,
     RestoreStalled,
     RetriableError,
@@ -108,8 +107,7 @@ def ask_to_drain(config: JobConfig) -> JobRun:
     checkpoints, EnvironmentFailure if no run goes on, as far as can be seen.
     """
     if config.task.checkpoint is None:
-        problem = ConfigProblem("task.checkpoint.factory", "none", "a job that keeps no positions cannot drain")
-        raise ConfigError([problem])
+        raise ConfigError.of("task.checkpoint.factory", "none", "a job that keeps no positions cannot drain")
     with open_job(config, "drain") as (_, checkpoints):
         owner = read_owner(checkpoints)
         found = look_for_run(config, owner)

@@ -30,7 +30,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.coordinator.views import LONGEST, Inspector
 from samzapy.coordinator.views import Record as Shown
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange, UnknownStream
+from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, UnknownStream
 from samzapy.job.files import TemporaryFolder
 from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import as_json, serde_registry
@@ -92,7 +92,7 @@ class StoreEntries:
         """The entries with keys that start with `prefix`. Raises ConfigError if the serde does not keep prefixes."""
         if not self._keeps_prefixes:
             message = f"needs a key serde that keeps prefixes (string, bytes), not {self.key_serde_name}"
-            raise ConfigError([ConfigProblem("--prefix", prefix, message)])
+            raise ConfigError.of("--prefix", prefix, message)
         start = self._key(prefix)
         return self._entries(Selection(None, start, first_beyond(start)))
 
@@ -209,13 +209,13 @@ def rebuild_store(
     )
     specs = store_specs(alone)
     if not specs[name].persistent:
-        raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
+        raise ConfigError.of(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")
     with ExitStack() as cleanup:
         clients, checkpoints = cleanup.enter_context(open_job(config, "store"))
         owners = _owners(store, clients, checkpoints)
         for task in tasks:
             if task not in owners:
-                raise ConfigError([ConfigProblem("--task", task, f"the job's tasks are {', '.join(owners)}")])
+                raise ConfigError.of("--task", task, f"the job's tasks are {', '.join(owners)}")
         chosen = {task: owners[task] for task in tasks or owners}
         paths = {task: store_directory(base, config.job_name, name, task) for task in chosen}
         for path in paths.values():
@@ -237,7 +237,7 @@ def _owners(store: StoreConfig, clients: SystemClients, checkpoints: CheckpointM
     """The changelog partition of each task: as recorded with the checkpoints, else as a first start numbers them."""
     stream = store.changelog
     if stream is None:
-        raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, "is required to rebuild the store")])
+        raise ConfigError.of(f"stores.{store.name}.changelog", None, "is required to rebuild the store")
     description = clients.admin(stream.system).describe(stream.stream)
     if description is None:
         raise UnknownStream(*stream, store=store.name)
@@ -269,8 +269,7 @@ class JobInspector(Inspector):
 
     def entries(self, store: str, key: str) -> Sequence[Shown]:
         if store not in self.stores:
-            allowed = f"the stores with a changelog are {', '.join(self.stores)}"
-            raise ConfigError([ConfigProblem("store", store, allowed)])
+            raise ConfigError.of("store", store, f"the stores with a changelog are {', '.join(self.stores)}")
         with store_entries(Question(self._config, store)) as entries:
             return [
                 _found(f"store {store}, partition {entry.partition}", *entries.values(entry))
@@ -279,9 +278,9 @@ class JobInspector(Inspector):
 
     def message(self, stream: str, partition: str, offset: str) -> Sequence[Shown]:
         if stream not in self.streams:
-            raise ConfigError([ConfigProblem("stream", stream, f"the inputs are {', '.join(self.streams)}")])
+            raise ConfigError.of("stream", stream, f"the inputs are {', '.join(self.streams)}")
         if not partition.isdecimal() or len(partition) > 9:
-            raise ConfigError([ConfigProblem("partition", partition, "expected a number from 0")])
+            raise ConfigError.of("partition", partition, "expected a number from 0")
         place = SystemStream.parse(stream)
         wanted = Range(offset, (int(partition),), patience_s=_PATIENCE_S)
         settings = self._config.systems[place.system]
@@ -289,7 +288,7 @@ class JobInspector(Inspector):
             with closing(records(settings, place, wanted, self._clock)) as matches:
                 return [self._shown(place, record) for record in islice(matches, 1)]
         except OffsetOutOfRange as cause:
-            raise ConfigError([ConfigProblem("offset", offset, str(cause))]) from cause
+            raise ConfigError.of("offset", offset, str(cause)) from cause
 
     def _shown(self, stream: SystemStream, record: Record) -> Shown:
         registry = serde_registry(self._config)

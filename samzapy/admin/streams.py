@@ -12,7 +12,7 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin, SystemProducer, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, RetriableError, UnknownStream
+from samzapy.errors import ConfigError, OffsetOutOfRange, RetriableError, UnknownStream
 from samzapy.serializers import as_json, decode_failure, encode_failure, from_json
 from samzapy.system.clients import system_factory
 
@@ -142,8 +142,7 @@ def records(
 def _chosen(stream: SystemStream, count: int, partitions: Sequence[int]) -> list[SystemStreamPartition]:
     for partition in partitions:
         if not 0 <= partition < count:
-            problem = ConfigProblem("--partition", str(partition), f"{stream} has partitions 0 to {count - 1}")
-            raise ConfigError([problem])
+            raise ConfigError.of("--partition", str(partition), f"{stream} has partitions 0 to {count - 1}")
     return [SystemStreamPartition(*stream, partition) for partition in partitions or range(count)]
 
 
@@ -153,7 +152,7 @@ def _start(text: str, ssp: SystemStreamPartition, known: OffsetRange) -> int:
     if text in places:
         return places[text]
     if not text.isdecimal() or len(text) > 19:
-        raise ConfigError([ConfigProblem("--from", text, "expected oldest, newest, upcoming or an offset")])
+        raise ConfigError.of("--from", text, "expected oldest, newest, upcoming or an offset")
     if not oldest <= int(text) <= upcoming:
         raise OffsetOutOfRange(ssp, int(text), oldest, upcoming)
     return int(text)

@@ -49,7 +49,6 @@ from samzapy.container.outputs.producers import StateTransactions, fence, refuse
 from samzapy.container.supervision.job_records import open_job, this_run
 from samzapy.errors import (
     ConfigError,
-    ConfigProblem,
     EnvironmentFailure,
     JobTakenOver,
     TransactionsRefused,
@@ -349,7 +348,7 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     for a store of `store_names` whose changelog does not exist.
     """
     if config.task.checkpoint is None:
-        raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")])
+        raise ConfigError.of("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")
     stores = [
         _logged(config.stores, name) for name in store_names or [s.name for s in config.stores.values() if s.changelog]
     ]
@@ -377,7 +376,7 @@ def _logged(stores: Mapping[str, StoreConfig], name: str) -> StoreConfig:
     store = stores.get(name)
     if store is None:
         known = ", ".join(sorted(stores)) or "none"
-        raise ConfigError([ConfigProblem("STORE", name, f"must be a store of the job ({known})")])
+        raise ConfigError.of("STORE", name, f"must be a store of the job ({known})")
     if store.changelog is None:
-        raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, "is required: there is nothing to adopt")])
+        raise ConfigError.of(f"stores.{name}.changelog", None, "is required: there is nothing to adopt")
     return store

@@ -170,4 +170,4 @@ def check_task_class(path: str) -> type[AnyTask]:
 
 
 def _problem(message: str) -> ConfigError:
-    return ConfigError([ConfigProblem(_TASK_CLASS, None, message)])
+    return ConfigError.of(_TASK_CLASS, None, message)

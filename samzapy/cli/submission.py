@@ -23,7 +23,7 @@ from samzapy.cli.output import status_console
 from samzapy.cli.progress import RunDisplay
 from samzapy.config.loader import load_job
 from samzapy.coordinator.status import JobStatus
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError
 from samzapy.plugins import path_of
 from samzapy.runner.base import JobOutcome, RunOptions
 from samzapy.runner.launch import checked, launch
@@ -168,13 +168,12 @@ def submit(
         source = {str(key): _text(str(key), value) for key, value in job.items()}
     if task is not None:
         if not isinstance(task, type):
-            raise ConfigError([ConfigProblem("task", repr(task), "expected a class, not an object")])
+            raise ConfigError.of("task", repr(task), "expected a class, not an object")
         on_top["task.class"] = path_of(task)
     if runner not in {"spark", "local"}:
-        raise ConfigError([ConfigProblem("runner", runner, "expected spark or local")])
+        raise ConfigError.of("runner", runner, "expected spark or local")
     if spark is not None and runner == "local":
-        message = "a job with spark=... runs on Spark: leave one of them out"
-        raise ConfigError([ConfigProblem("runner", runner, message)])
+        raise ConfigError.of("runner", runner, "a job with spark=... runs on Spark: leave one of them out")
     loaded = load_job(source, on_top)
     if loaded.folder is None:
         loaded = replace(loaded, folder=_folder_of_program())
@@ -248,5 +247,4 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(_text(name, item) for item in value)
     # Only the type is shown, because the value may be or contain a secret.
-    allowed = "expected text, a number, true or false, or a list"
-    raise ConfigError([ConfigProblem(_key(name), type(value).__name__, allowed)])
+    raise ConfigError.of(_key(name), type(value).__name__, "expected text, a number, true or false, or a list")

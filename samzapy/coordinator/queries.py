@@ -49,7 +49,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.coordinator.port import MOST_ASKED
 from samzapy.coordinator.views import LONGEST, Inspector, Record
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError, SerdeError
+from samzapy.errors import ConfigError, EnvironmentFailure, RetriableError, SamzapyError, SerdeError
 from samzapy.job.model import JobModel
 from samzapy.queries.committed import STANDBY_LAG, Answer, Entry, Place, Problem, Question, merged
 from samzapy.serializers import (
@@ -223,7 +223,7 @@ class StoreQueries(Inspector):
     def entries(self, store: str, key: str) -> Sequence[Record]:
         text = self._texts.get(store)
         if text is None:
-            raise ConfigError([ConfigProblem("store", store, f"the stores are {', '.join(self.stores)}")])
+            raise ConfigError.of("store", store, f"the stores are {', '.join(self.stores)}")
         data = text.key(key, "key")
         answer = self._answer(self._question_of(text, data), {})
         return [_record(text, entry, answer.as_of[entry.partition]) for entry in answer.entries if text.is_alive(entry)]

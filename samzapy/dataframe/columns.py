@@ -16,7 +16,7 @@ from pyspark.sql import types as sql
 from pyspark.sql.functions import udf
 
 from samzapy.api.serde import Serde
-from samzapy.errors import ConfigError, ConfigProblem, SerdeError
+from samzapy.errors import ConfigError, SerdeError
 from samzapy.serializers import (
     BytesSerde,
     DoubleSerde,
@@ -49,7 +49,7 @@ def conversion(requested: sql.DataType) -> Conversion:
     make = _MAKERS.get(type(requested))
     if make is not None:
         return make(requested)
-    raise ConfigError([ConfigProblem("schema", requested.simpleString(), f"expected a type made of {_ALLOWED}")])
+    raise ConfigError.of("schema", requested.simpleString(), f"expected a type made of {_ALLOWED}")
 
 
 def _refused(requested: sql.DataType, value: object) -> SerdeError:
@@ -257,7 +257,7 @@ def parse_schema(what: str, requested: str | sql.DataType | None) -> sql.DataTyp
     except PySparkException as cause:
         reason = " ".join(str(cause).split())[:200]
         problem = f"expected a StructType, another DataType, or DDL like 'a int, b array<string>' ({reason})"
-        raise ConfigError([ConfigProblem(what, requested, problem)]) from cause
+        raise ConfigError.of(what, requested, problem) from cause
 
 
 def read_column(what: str, serde: Serde, requested: sql.DataType | None) -> ReadColumn:
@@ -272,7 +272,7 @@ def read_column(what: str, serde: Serde, requested: sql.DataType | None) -> Read
         return ReadColumn(requested, _converted(serde, requested))
     if requested not in {None, plain.column}:
         problem = f"the serde makes {plain.column.simpleString()}; leave the schema out"
-        raise ConfigError([ConfigProblem(what, requested.simpleString(), problem)])
+        raise ConfigError.of(what, requested.simpleString(), problem)
     if isinstance(serde, UUIDSerde):
         return ReadColumn(plain.column, lambda data: str(serde.from_bytes(data)))
     return ReadColumn(plain.column, serde.from_bytes)
@@ -309,7 +309,7 @@ def written(what: str, serde: Serde, kind: sql.DataType) -> Callable[[Any], Any]
         return _from_json_text if isinstance(kind, sql.StringType) else _object_of(kind)
     if not isinstance(kind, plain.accepted):
         allowed = " or ".join(kind().simpleString() for kind in plain.accepted)
-        raise ConfigError([ConfigProblem(what, kind.simpleString(), f"must be {allowed} for its serde")])
+        raise ConfigError.of(what, kind.simpleString(), f"must be {allowed} for its serde")
     return uuid.UUID if plain.serde is UUIDSerde else _plain_value
 
 

@@ -44,7 +44,7 @@ from samzapy.container.supervision.job_records import Ownership, open_job
 from samzapy.dataframe.partition_writer import PartitionWritten, Record
 from samzapy.dataframe.reading import PURPOSE, ChangelogPart, TravellingJob, patience_s
 from samzapy.dataframe.writing import ChangelogWrite, StoreWritten, own_for_write, refuse_speculation
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError, StoreRefused
+from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreRefused
 from samzapy.failpoints import reach
 from samzapy.plugins import PluginError, load_name
 from samzapy.runner.spark.master import Master
@@ -85,10 +85,10 @@ class StoreCopy:
         )
         if before.changelog == after.changelog:
             message = "is the changelog that the store has: a copy needs another one"
-            raise ConfigError([ConfigProblem("--to", str(after.changelog), message)])
+            raise ConfigError.of("--to", str(after.changelog), message)
         if (before.ttl_ms is None) != (after.ttl_ms is None):
             message = "a copy can neither add a time to live nor drop one"
-            raise ConfigError([ConfigProblem(f"stores.{self.store}.rocksdb.ttl.ms", str(after.ttl_ms), message)])
+            raise ConfigError.of(f"stores.{self.store}.rocksdb.ttl.ms", str(after.ttl_ms), message)
         return before, after
 
 
@@ -326,7 +326,7 @@ def _serdes(config: JobConfig, store: StoreConfig, *, writing: bool) -> tuple[Se
         try:
             hinted(serde).ready(writing=writing)
         except SerdeError as cause:
-            raise ConfigError([ConfigProblem(f"stores.{store.name}.{leaf}.serde", None, str(cause))]) from cause
+            raise ConfigError.of(f"stores.{store.name}.{leaf}.serde", None, str(cause)) from cause
     return serdes
 
 
@@ -345,9 +345,9 @@ def _change(path: str, before: StoreConfig, after: StoreConfig) -> tuple[Convert
         try:
             function = load_name(path)
         except PluginError as cause:
-            raise ConfigError([ConfigProblem("--convert", path, str(cause))]) from cause
+            raise ConfigError.of("--convert", path, str(cause)) from cause
         if not callable(function):
-            raise ConfigError([ConfigProblem("--convert", path, "must be a function of key and value")])
+            raise ConfigError.of("--convert", path, "must be a function of key and value")
         return function, path
     key, value = _reclassed(before.key_type, after.key_type), _reclassed(before.msg_type, after.msg_type)
     return lambda old_key, old_value: (key(old_key), value(old_value)), "the new class"

@@ -36,7 +36,6 @@ from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.columns import ReadColumn, parse_schema, read_column
 from samzapy.errors import (
     ConfigError,
-    ConfigProblem,
     EnvironmentFailure,
     JobTakenOver,
     ProducerError,
@@ -283,7 +282,7 @@ class RequestedColumns:
         types = {"partition": sql.IntegerType(), "task": sql.StringType(), **{n: c.type for n, c in read.items()}}
         for name in self.columns:
             if name not in types:
-                raise ConfigError([ConfigProblem("columns", name, f"expected some of {', '.join(COLUMNS)}")])
+                raise ConfigError.of("columns", name, f"expected some of {', '.join(COLUMNS)}")
         return sql.StructType([sql.StructField(name, types[name]) for name in self.columns])
 
 
@@ -407,7 +406,7 @@ def read_store(
 def _parts(config: JobConfig, store: StoreConfig) -> list[ChangelogPart]:
     if store.changelog is None:
         message = "is required to read the store from elsewhere; `samzapy store` reads the files on a machine"
-        raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, message)])
+        raise ConfigError.of(f"stores.{store.name}.changelog", None, message)
     with open_job(config, PURPOSE) as (clients, _):
         ends = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, Path()).ends(store, [])
     return [ChangelogPart(ssp, log) for ssp, log in sorted(ends.items())]

@@ -59,7 +59,7 @@ from samzapy.dataframe.reading import (
     patience_s,
     worker_error,
 )
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
+from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError
 from samzapy.job.planner import changelog_partition_count, to_json
 from samzapy.runner.spark.sources import spark_context
 from samzapy.storage.changelog.topic import (
@@ -93,7 +93,7 @@ def refuse_speculation(context: SparkContext) -> None:
     value = context.getConf().get("spark.speculation", "false")
     if value.strip().lower() != "false":
         message = "must be false: a second copy of a running task would write the same state"
-        raise ConfigError([ConfigProblem("spark.speculation", value, message)])
+        raise ConfigError.of("spark.speculation", value, message)
 
 
 @final
@@ -282,7 +282,7 @@ def starting_positions(
     ConfigError.
     """
     if config.task.checkpoint is None:
-        raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])
+        raise ConfigError.of("task.checkpoint.factory", "none", "the job keeps no positions")
     logs = clients.offsets(ssp for task in tasks.model.tasks for ssp in task.ssps)
     named = {"": requested} if isinstance(requested, str) else requested
     result: Positions = {}

@@ -21,7 +21,7 @@ from samzapy.cli.output import (
     table,
 )
 from samzapy.config.job import JobConfig
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError
 
 
 @click.group()
@@ -85,7 +85,7 @@ def events(config: JobConfig, count: int, keys: int, exponent: float, seed: int,
     if not config.task.inputs:
         given = ", ".join(map(str, config.task.patterns))
         allowed = "must name a stream for the events, not only regular expressions: add -c task.inputs=SYSTEM.STREAM"
-        raise ConfigError([ConfigProblem("task.inputs", given, allowed)])
+        raise ConfigError.of("task.inputs", given, allowed)
     stream = config.task.inputs[0]
     built = Events(count, keys, exponent, seed)
     written = load_events(config.systems[stream.system], stream, built, partitions=partitions)

@@ -25,7 +25,7 @@ from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.streams.systems import new_stream
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.version import VERSION
 
 #: The files of a project by their templates' names, both with `$name`.
@@ -75,10 +75,10 @@ def _create(name: str, parent: Path, *, typed: bool) -> tuple[Path, int]:
     """
     reason = next(_reasons_against(name), None)
     if reason is not None:
-        raise ConfigError([ConfigProblem("NAME", name, reason)])
+        raise ConfigError.of("NAME", name, reason)
     folder = parent / name
     if folder.exists():
-        raise ConfigError([ConfigProblem("NAME", None, f"{folder} exists already")])
+        raise ConfigError.of("NAME", None, f"{folder} exists already")
     try:
         folder.mkdir()
     except OSError as cause:

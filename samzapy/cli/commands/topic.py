@@ -20,7 +20,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import as_read, load_job
 from samzapy.config.reading.keys import Reader
 from samzapy.config.streams.systems import new_stream, parse_systems
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError, UnknownStream
+from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, UnknownStream
 
 #: The default address of `samzapy kafka start`.
 _DEVELOPMENT_BROKER = "127.0.0.1:9092"
@@ -41,7 +41,7 @@ class Systems(NamedTuple):
         config = self.config if stream is None else as_read(self.config, stream)
         result = config.systems.get(system)
         if result is None:
-            raise ConfigError([ConfigProblem("address", system, f"the job's systems are {', '.join(config.systems)}")])
+            raise ConfigError.of("address", system, f"the job's systems are {', '.join(config.systems)}")
         return result
 
     def _described(self, system: str) -> SystemSettings:

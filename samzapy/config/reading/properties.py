@@ -185,7 +185,7 @@ def _pairs(path: Path, text: str, *, strict: bool) -> Source:
 
 
 def _unreadable(message: str) -> ConfigError:
-    return ConfigError([ConfigProblem("config", None, message)])
+    return ConfigError.of("config", None, message)
 
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")

@@ -25,7 +25,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemAdmin
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
+from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError
 from samzapy.serializers import serde_registry
 from samzapy.system.clients import system_factory
 
@@ -143,9 +143,7 @@ def _check_inputs(job: JobConfig, system: str, streams: Sequence[str]) -> None:
     missing = [f"{system}.{stream}" for stream in streams if SystemStream(system, stream) not in job.task.inputs]
     if missing:
         inputs = ",".join(map(str, job.task.inputs))
-        raise ConfigError(
-            [ConfigProblem("task.inputs", inputs, f"must name {', '.join(missing)}, which is to be written")]
-        )
+        raise ConfigError.of("task.inputs", inputs, f"must name {', '.join(missing)}, which is to be written")
 
 
 def _create(admin: SystemAdmin, system: str, stream: str) -> None:

@@ -76,7 +76,7 @@ class Master:
         if _REMOTE.match(address):
             return cls(address, None, on_this_machine=False)
         allowed = "expected local[N,F], local-cluster[N,CORES,MB], spark://HOST:PORT, yarn or k8s://URL"
-        raise ConfigError([ConfigProblem(KEY, address, allowed)])
+        raise ConfigError.of(KEY, address, allowed)
 
     @classmethod
     def default(cls, containers: int, conf: Mapping[str, str] | None = None) -> Master:
@@ -122,7 +122,7 @@ class Master:
         if standbys and (self.one_executor or (self.on_demand and self.executors == 1)):
             more = f"more {_INSTANCES}" if self.on_demand else "a cluster or local-cluster[N,CORES,MB]"
             problem = f"standby containers need a second executor: use {more}, or remove"
-            raise ConfigError([ConfigProblem(KEY, self.address, f"{problem} job.standbytasks.replication.factor")])
+            raise ConfigError.of(KEY, self.address, f"{problem} job.standbytasks.replication.factor")
 
     def check_slots(self, containers: int) -> None:
         """Raise ConfigError if some endless containers would never get a slot."""
@@ -132,7 +132,7 @@ class Master:
                 f"{containers} endless containers need {containers} slots, {self.address} has {self.slots}: "
                 f"{containers - self.slots} would never run; use {more} or fewer job.container.count"
             )
-            raise ConfigError([ConfigProblem(KEY, self.address, message)])
+            raise ConfigError.of(KEY, self.address, message)
 
 
 def _positive(text: str) -> bool:

@@ -265,9 +265,9 @@ def spark_context(session: object) -> Any:
         with suppress(PySparkException):
             found = getattr(session, "sparkContext", None)
     if found is None:
-        raise ConfigError([ConfigProblem("spark", type(session).__name__, "must be a classic SparkSession")])
+        raise ConfigError.of("spark", type(session).__name__, "must be a classic SparkSession")
     if found._jsc is None:  # noqa: SLF001  # not offered
-        raise ConfigError([ConfigProblem("spark", None, "the session is stopped: make a new one")])
+        raise ConfigError.of("spark", None, "the session is stopped: make a new one")
     return found
 
 

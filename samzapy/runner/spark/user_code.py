@@ -26,7 +26,7 @@ from pyspark import cloudpickle
 
 from samzapy import plugins
 from samzapy.config.job import JobConfig
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError
 from samzapy.plugins import PluginError, is_installed, load_name
 
 #: Class paths of objects that no module on an executor has.
@@ -66,7 +66,7 @@ class TravellingCode:
                 f"an executor's Python cannot read the code of the program ({type(cause).__name__}: {cause}): put it, "
                 "and what it uses, into a module beside the job file, and install what it imports there"
             )
-            raise ConfigError([ConfigProblem("task.class", None, message)]) from cause
+            raise ConfigError.of("task.class", None, message) from cause
         for path, found in objects.items():
             plugins.place(path, found)
 
@@ -78,7 +78,7 @@ def _pickled(config: JobConfig) -> bytes:
             try:
                 found[path] = load_name(path)
             except PluginError as cause:
-                raise ConfigError([ConfigProblem(key, path, str(cause))]) from cause
+                raise ConfigError.of(key, path, str(cause)) from cause
     if not found:
         return b""
     written = io.BytesIO()
@@ -89,7 +89,7 @@ def _pickled(config: JobConfig) -> bytes:
             f"cannot be pickled for the executors ({type(cause).__name__}: {cause}): put it, and what it uses, into a "
             "module beside the job file"
         )
-        raise ConfigError([ConfigProblem("task.class", ", ".join(found), message)]) from cause
+        raise ConfigError.of("task.class", ", ".join(found), message) from cause
     return written.getvalue()
 
 
@@ -132,11 +132,11 @@ def shipped_files(config: JobConfig, scratch: Path) -> tuple[str, ...]:
                 f"the modules beside the job file have {size:,} B, more than is shipped automatically "
                 f"({_MOST_BYTES:,} B): name the files that the job needs"
             )
-            raise ConfigError([ConfigProblem("job.spark.py.files", None, message)])
+            raise ConfigError.of("job.spark.py.files", None, message)
         texts = {name: modules[name].read_bytes() for name in sorted(modules)}
     except OSError as cause:
         message = f"the modules beside the job file cannot be read ({cause}): name the files that the job needs"
-        raise ConfigError([ConfigProblem("job.spark.py.files", None, message)]) from cause
+        raise ConfigError.of("job.spark.py.files", None, message) from cause
     return (str(_archive(texts, scratch)),) if texts else ()
 
 
