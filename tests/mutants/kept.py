@@ -365,8 +365,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/config/stores/store.py",
-        'return "copy" if undoing',
-        'return "reference" if undoing',
+        '        mode = "copy"\n',
+        "        pass\n",
         (_POLICIES + "::test_an_object_changed_in_place_is_as_before_after_a_failed_message",),
     ),
     Mutant(
