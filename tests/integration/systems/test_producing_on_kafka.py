@@ -165,6 +165,14 @@ def test_records_without_a_broker_fail_by_name(compiled, kafka_settings, topic, 
 
 
 @pytest.mark.parametrize("compiled", WAYS)
+def test_records_that_are_not_acknowledged_in_time_are_counted(compiled, topic, writer):
+    stream, producer = topic(), writer(compiled, linger_ms="1000")
+    producer.send_columns(change_columns(stream, 0, [(b"k", b"v"), (b"l", b"v")]))
+    with pytest.raises(ProducerError, match=r"2 records were not acknowledged after 0 s on "):
+        producer.flush(0.0)
+
+
+@pytest.mark.parametrize("compiled", WAYS)
 @pytest.mark.parametrize("headers", [None, (("a", b"1"),)])
 def test_a_record_above_the_limit_is_refused_and_those_before_it_are_sent(compiled, headers, topic, writer, stored):
     stream = topic()

@@ -232,6 +232,21 @@ def test_entries_without_a_marker_have_numbers_that_no_partition_has(tmp_path):
         assert (sorted(found.as_of), found.unmarked) == ([0], [tmp_path / "first", tmp_path / "last"])
 
 
+def test_entries_that_have_expired_are_not_read(tmp_path):
+    factory, settings = MemorySystemFactory(), SystemSettings("m", "", properties={"cluster": str(tmp_path)})
+    admin, producer, now = factory.admin(settings, "t"), factory.producer(settings, "t"), SYSTEM_CLOCK.wall_ms()
+    admin.create(StreamSpec("log", 1))
+    ages_ms = {b"expired": 61_000, b"young": 1_000}
+    producer.send([OutgoingRecord("log", key, b"v", 0, timestamp=now - age) for key, age in ages_ms.items()])
+    producer.flush()
+    config = StoreConfig("s", "rocksdb", "string", "string", SystemStream("m", "log"), ttl_ms=60_000)
+    reader = ChangelogReader(
+        lambda _: admin, lambda _: factory.consumer(settings, "t"), SYSTEM_CLOCK, tmp_path / "files", lambda *_: None
+    )
+    with reader.read(config, [], Selection()) as contents:
+        assert [entry.key for entry in contents.entries(Selection())] == [b"young"]
+
+
 #: What makes the directories beside a store, by the endings of their names.
 BESIDE = {
     "corrupt": lambda path: set_aside(path, "corrupt", 17),

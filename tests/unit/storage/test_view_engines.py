@@ -168,6 +168,8 @@ def test_sketches_are_as_close_as_they_say(opened):
     bloom = opened("bloom", bloom_capacity="2000").store
     assert bloom.add_all("k", (str(number) for number in range(2_000))) > 1_950
     assert all(bloom.might_contain("k", str(number)) for number in range(2_000))
+    assert not bloom.add("k", "7")
+    assert not distinct.add(0, 2)
     assert sum(bloom.might_contain("k", str(number)) for number in range(2_000, 12_000)) < 300
 
 
