@@ -196,16 +196,8 @@ class Sink(ABC):
        need them. Their rows are in the sink. The sink recognises these inputs by its own offsets, and drops the rows.
 
     So every row must come from an input. If an input always gives the same rows (a deterministic task), they are in the
-    sink exactly once under every guarantee but at-most-once:
-
-    ================  ==========================  ================================================================
-    guarantee         rows of each input          content of rows that comes from a store
-    ================  ==========================  ================================================================
-    at-most-once      once, or not after a crash  follows the store: may miss lost inputs
-    at-least-once     once                        each input applied once
-    effectively-once  once                        each input applied once
-    exactly-once      once                        each input applied once
-    ================  ==========================  ================================================================
+    sink exactly once under every guarantee but at-most-once, and so is what they contain from a store. Under
+    at-most-once the rows of an input may be missing after a crash, and its changes in what comes from a store.
 
     An exception of any method ends the attempt without a commit. Raise TaskMigrated if a newer attempt has the sink,
     RetriableError if a restart in place may help (a lost connection).

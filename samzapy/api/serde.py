@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 
@@ -66,20 +67,26 @@ class HintedSerde(Serde):
         """Fetch what reading needs, with `writing` also what writing needs. Raises SerdeError, EnvironmentFailure."""
 
 
-class _Unhinted(HintedSerde):
+class FunctionSerde(HintedSerde):
+    """A serde of two functions. They are attributes: a method would be a Python frame for each message."""
+
+    def __init__(self, to_bytes: Callable[[Any], bytes], from_bytes: Callable[[bytes], Any]) -> None:
+        self.to_bytes, self.from_bytes = to_bytes, from_bytes  # type: ignore[assignment, method-assign]
+
+    def to_bytes(self, value: Any) -> bytes:
+        raise NotImplementedError
+
+    def from_bytes(self, data: bytes) -> Any:
+        raise NotImplementedError
+
+
+class _Unhinted(FunctionSerde):
     """A user's serde, with its functions unwrapped."""
 
     def __init__(self, serde: Serde) -> None:
-        self._serde = serde
+        super().__init__(serde.to_bytes, serde.from_bytes)
         self.keeps_prefixes, self.keeps_order = serde.keeps_prefixes, serde.keeps_order
         self.object_type = serde.object_type
-        self.to_bytes, self.from_bytes = serde.to_bytes, serde.from_bytes  # type: ignore[method-assign]
-
-    def to_bytes(self, value: Any) -> bytes:
-        return self._serde.to_bytes(value)
-
-    def from_bytes(self, data: bytes) -> Any:
-        return self._serde.from_bytes(data)
 
 
 def hinted(serde: Serde) -> HintedSerde:

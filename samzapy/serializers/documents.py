@@ -49,21 +49,17 @@ class JsonSerde(DocumentSerde):
     from_bytes = staticmethod(from_json)  # type: ignore[assignment]
 
     def refusal(self, value: Any, cause: Exception) -> str:
-        """See `Serde.refusal`."""
         of_class = hasattr(value, "__struct_fields__") or hasattr(value, "__attrs_attrs__")
         takes = "json serde takes a value of JSON" + (", or an object of the class of msg.type" if of_class else "")
         return as_refusal(takes, value, cause, fits=isinstance(value, _TYPES))
 
     def check(self, value: Any) -> None:
-        """See `Serde.check`."""
         check_numbers(value)
 
     def misfit(self, cause: Exception) -> str:
-        """See `Serde.misfit`."""
         return reason_of(cause)
 
     def of_type(self, kind: Any) -> TypedSerde:
-        """See `DocumentSerde.of_type`."""
         return typed_serde("json", kind)
 
 
@@ -78,7 +74,7 @@ class _JsonSerdeWithOptions(JsonSerde):
         return _dumps(value, None, self._option)
 
     def of_type(self, kind: Any) -> TypedSerde:
-        """See `DocumentSerde.of_type`. Keys of dicts need not be text."""
+        """Keys of dicts need not be text."""
         return typed_serde("json", kind, sort_keys=bool(self._option & orjson.OPT_SORT_KEYS))
 
 
@@ -145,9 +141,7 @@ class MsgpackSerde(DocumentSerde):
         return _unpackb(data, strict_map_key=False)
 
     def refusal(self, value: Any, cause: Exception) -> str:
-        """See `Serde.refusal`."""
         return as_refusal("msgpack serde takes a value of MessagePack", value, cause, fits=isinstance(value, _TYPES))
 
     def of_type(self, kind: Any) -> TypedSerde:
-        """See `DocumentSerde.of_type`."""
         return typed_serde("msgpack", kind)

@@ -62,7 +62,6 @@ class StringSerde(HintedSerde):
     from_bytes = staticmethod(bytes.decode)  # type: ignore[assignment]
 
     def refusal(self, value: Any, cause: Exception) -> str:
-        """See `Serde.refusal`."""
         return as_refusal("string serde takes a str", value, cause, fits=isinstance(value, str))
 
 

@@ -20,7 +20,7 @@ from uuid import UUID
 import msgspec
 from msgspec import inspect
 
-from samzapy.api.serde import HintedSerde
+from samzapy.api.serde import FunctionSerde
 from samzapy.errors import SerdeError
 from samzapy.serializers.refusals import NULL, check_numbers
 
@@ -39,40 +39,27 @@ class Codec(NamedTuple):
     exact: bool = True
 
 
-class TypedSerde(HintedSerde):
+class TypedSerde(FunctionSerde):
     """Documents of the class `kind`. `classes` are the exact classes of its objects, None if any object may be
-    encoded."""
+    encoded: others are a SerdeError."""
 
     def __init__(self, name: Format, kind: Any, classes: frozenset[type] | None, codec: Codec) -> None:
+        super().__init__(for_classes(kind, classes, codec.encode), codec.decode)
         self.object_type = kind
         self.classes = classes
         self._name = name
-        self._codec = codec
+        self._reason = codec.reason
         self.allocates_exactly = codec.exact
         self.doubt = NULL if name == "json" else None
-        # An attribute with the function itself: a method would be a Python frame for each message.
-        self.from_bytes = codec.decode  # type: ignore[assignment, method-assign]
-        self.to_bytes = for_classes(kind, classes, codec.encode)  # type: ignore[assignment, method-assign]
-
-    def to_bytes(self, value: Any) -> bytes:
-        """Raises SerdeError for an object of another class, TypeError for one with a field that cannot be encoded."""
-        return for_classes(self.object_type, self.classes, self._codec.encode)(value)
-
-    def from_bytes(self, data: bytes) -> Any:
-        """Raises ValueError for bytes that do not fit the class."""
-        return self._codec.decode(data)
 
     def refusal(self, value: Any, cause: Exception) -> str:
-        """See `Serde.refusal`."""
         return f"{self._name} serde of {shown(self.object_type)}: {cause}"
 
     def check(self, value: Any) -> None:
-        """See `Serde.check`."""
         check_numbers(value)
 
     def misfit(self, cause: Exception) -> str:
-        """See `Serde.misfit`."""
-        return self._codec.reason(cause)
+        return self._reason(cause)
 
 
 def for_classes(
@@ -238,30 +225,22 @@ class PlainForm(NamedTuple):
 def json_form(kind: Any) -> PlainForm:
     """The form of the objects of the class, generic or union `kind` inside of a document of JSON (or MessagePack):
     times, bytes and the like are text, and so are all keys. Raises SerdeError for a class without one."""
-    known = typed_serde("json", kind)
-    to_plain: Callable[[Any], Any]
-    from_plain: Callable[[Any], Any]
-    if holds_models(kind):
-        from samzapy.serializers.pydantic_models import json_functions  # noqa: PLC0415  # pydantic is an extra
-
-        to_plain, from_plain = json_functions(kind)
-    else:
-        to_plain = partial(msgspec.to_builtins, str_keys=True)
-        from_plain = partial(msgspec.convert, type=kind, str_keys=True)
-    return PlainForm(for_classes(kind, known.classes, to_plain), from_plain, known.misfit, known.classes)
+    return _form("json", kind, str_keys=True)
 
 
 def plain_form(kind: Any) -> PlainForm:
     """The plain form of the objects of the class, generic or union `kind`. Raises SerdeError for a class without
     one."""
-    known = typed_serde("msgpack", kind)
-    to_plain: Callable[[Any], Any]
-    from_plain: Callable[[Any], Any]
-    if holds_models(kind):
-        from samzapy.serializers.pydantic_models import plain_functions  # noqa: PLC0415  # pydantic is an extra
+    return _form("msgpack", kind, builtin_types=_UNCHANGED)
 
-        to_plain, from_plain = plain_functions(kind, _UNCHANGED)
-    else:
-        to_plain = partial(msgspec.to_builtins, builtin_types=_UNCHANGED)
-        from_plain = partial(msgspec.convert, type=kind, builtin_types=_UNCHANGED)
+
+def _form(name: Format, kind: Any, **options: Any) -> PlainForm:
+    known = typed_serde(name, kind)
+    to_plain: Callable[[Any], Any] = partial(msgspec.to_builtins, **options)
+    from_plain: Callable[[Any], Any] = partial(msgspec.convert, type=kind, **options)
+    if holds_models(kind):
+        from samzapy.serializers import pydantic_models  # noqa: PLC0415  # pydantic is an extra
+
+        of_plain, of_json = pydantic_models.plain_functions, pydantic_models.json_functions
+        to_plain, from_plain = of_json(kind) if name == "json" else of_plain(kind, _UNCHANGED)
     return PlainForm(for_classes(kind, known.classes, to_plain), from_plain, known.misfit, known.classes)

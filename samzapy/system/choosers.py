@@ -6,7 +6,7 @@ choosers of these names; `JobsOwn` checks the answers of the job's own chooser.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from samzapy.api.stream import SystemStreamPartition
@@ -119,31 +119,23 @@ class Batching:
         return choice
 
 
-def is_wanted(config: JobConfig, ssps: Iterable[SystemStreamPartition]) -> bool:
-    """Whether the job configures an order among these partitions; if not, messages come as they arrive."""
-    chosen = config.task.chooser != ChooserConfig()
-    return chosen or any(_has_order(config.stream(ssp.system_stream)) for ssp in ssps)
-
-
-def chooser_of(config: JobConfig, ssps: frozenset[SystemStreamPartition]) -> Chooser:
-    """Batching( Tiered( the job's own chooser, or turns ) ), each only if it is configured. Raises ConfigError."""
-    make = _leaf(config)
-    priority_of = {ssp: priority(config.stream(ssp.system_stream)) for ssp in ssps}
-    tiers: Mapping[int, list[SystemStreamPartition]] = {
-        item: [ssp for ssp in ssps if priority_of[ssp] == item] for item in set(priority_of.values())
-    }
-    built = {item: make(frozenset(tier)) for item, tier in tiers.items()}
-    chooser: Chooser = next(iter(built.values())) if len(built) == 1 else Tiered(priority_of, built)
-    if config.task.chooser.batch_size > 0:
-        return Batching(chooser, config.task.chooser.batch_size)
-    return chooser
-
-
-def priority(stream: StreamConfig) -> int:
-    """A stream's priority: Samza's default is 0, and the highest there is for bootstrap streams."""
-    if stream.priority >= 0:
-        return stream.priority
-    return BOOTSTRAP_PRIORITY if stream.bootstrap else 0
+def chooser_of(config: JobConfig, ssps: Iterable[SystemStreamPartition]) -> Chooser | None:
+    """Batching( Tiered( the job's own chooser, or turns ) ), each only if it is configured. None if the job configures
+    no order among these partitions: then messages come as they arrive. Raises ConfigError."""
+    streams, settings = {ssp: config.stream(ssp.system_stream) for ssp in ssps}, config.task.chooser
+    if settings == ChooserConfig() and not any(item.bootstrap or item.priority >= 0 for item in streams.values()):
+        return None
+    own = load_chooser(config)
+    priority_of = {ssp: _priority(stream) for ssp, stream in streams.items()}
+    choosers: dict[int, Chooser] = {}
+    for priority in set(priority_of.values()):
+        choosers[priority] = RoundRobin()
+        if own is not None:
+            chooser = own()
+            chooser.init(config.context, frozenset(ssp for ssp in streams if priority_of[ssp] == priority))
+            choosers[priority] = JobsOwn(chooser)
+    result = Tiered(priority_of, choosers) if len(choosers) > 1 else next(iter(choosers.values()))
+    return Batching(result, settings.batch_size) if settings.batch_size > 0 else result
 
 
 def load_chooser(config: JobConfig) -> type[MessageChooser] | None:
@@ -161,19 +153,8 @@ def load_chooser(config: JobConfig) -> type[MessageChooser] | None:
     return result
 
 
-def _leaf(config: JobConfig) -> Callable[[frozenset[SystemStreamPartition]], Chooser]:
-    own = load_chooser(config)
-    job = config.context
-
-    def make(ssps: frozenset[SystemStreamPartition]) -> Chooser:
-        if own is None:
-            return RoundRobin()
-        chooser = own()
-        chooser.init(job, ssps)
-        return JobsOwn(chooser)
-
-    return make
-
-
-def _has_order(stream: StreamConfig) -> bool:
-    return stream.bootstrap or stream.priority >= 0
+def _priority(stream: StreamConfig) -> int:
+    """A stream's priority: Samza's default is 0, and the highest there is for bootstrap streams."""
+    if stream.priority >= 0:
+        return stream.priority
+    return BOOTSTRAP_PRIORITY if stream.bootstrap else 0

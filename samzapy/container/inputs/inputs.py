@@ -22,7 +22,7 @@ from samzapy.config.task import Guarantee
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.system.choosers import chooser_of, is_wanted
+from samzapy.system.choosers import chooser_of
 from samzapy.system.choosing_consumer import Bootstrap, ChoosingConsumer, Portion
 from samzapy.system.clients import LeaderEpochs, SystemClients
 
@@ -302,12 +302,12 @@ def container_inputs(
     finished: set[SystemStreamPartition] = set()
     size = most = task.poll_batch_size or (_POLL_OF_BATCHES if batches else _POLL)
     consumers = {system: clients.consumer(system) for system in sorted({ssp.system for ssp in ssps})}
-    if is_wanted(config, ssps):
+    if (chooser := chooser_of(config, ssps)) is not None:
         if any(isinstance(each.task, (AsyncStreamTask, CoroutineTask)) for each in tasks):
             most = min(most, _PORTIONS_IN_FLIGHT * task.asynchronous.max_concurrency * len(tasks))
         choosing = ChoosingConsumer(
             consumers,
-            chooser_of(config, ssps),
+            chooser,
             Portion(clock, most),
             most_waiting=2 * size,
             max_idle_s=task.max_idle_ms / 1000.0,

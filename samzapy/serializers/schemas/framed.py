@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
+from samzapy.api.serde import FunctionSerde
 from samzapy.config.reading.properties import without_password
 from samzapy.config.streams.serdes import SchemaSettings
 from samzapy.errors import EnvironmentFailure, HandshakeFailed, SerdeError, Unreachable
@@ -224,7 +225,7 @@ def id_in(name: str, data: bytes) -> int:
     return int.from_bytes(data[1:FRAME], "big")
 
 
-class SchemaSerde(DocumentSerde):
+class SchemaSerde(FunctionSerde, DocumentSerde):
     """A serde of values with a registered schema, at no place until `at` names one: such a one reads only.
 
     `name` is its short name, `kind` the registry's name of its schemas. The first message with an id, and the first one
@@ -247,13 +248,12 @@ class SchemaSerde(DocumentSerde):
         self.object_type = object_type
         self._settings, self._place = settings, place
         self._registry = registry or Registry(settings, self.kind)
-        self._made: tuple[Callable[[Any], bytes], Callable[[bytes], Any]] = self._functions()
-        # An attribute with the function itself: a method would be another Python frame for each message.
-        self.to_bytes, self.from_bytes = self._made  # type: ignore[assignment, method-assign]
+        super().__init__(*self._functions())
 
     @abstractmethod
     def _functions(self) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
-        """`to_bytes` and `from_bytes`; they ask the registry when they first need it."""
+        """`to_bytes` and `from_bytes`, which ask the registry when they first need it. They raise SerdeError for a
+        value that does not fit the schema and for bytes that their schema did not write, and as `Registry`."""
 
     @abstractmethod
     def _prepare(self, known: KnownSchema, *, writing: bool) -> object:
@@ -262,14 +262,6 @@ class SchemaSerde(DocumentSerde):
     @abstractmethod
     def _record(self) -> str | None:
         """The full name of the record that is written, None if the job's settings do not say."""
-
-    def to_bytes(self, value: Any) -> bytes:
-        """Raises SerdeError for a value that does not fit the schema, and as `Registry`."""
-        return self._made[0](value)
-
-    def from_bytes(self, data: bytes) -> Any:
-        """Raises SerdeError for bytes that their schema did not write, and as `Registry`."""
-        return self._made[1](data)
 
     def at(self, stream: str, part: str) -> SchemaSerde:
         return type(self)(self._settings, Place(stream, part), self.object_type, self._registry)

@@ -26,7 +26,7 @@ from samzapy.system.local.database import Database, Log, OutcomeUnknown
 from samzapy.system.local.streams import (
     ProducerIdentity,
     Topic,
-    encode_header_column,
+    encode_headers,
     find_stream,
     stream_of,
 )
@@ -313,7 +313,7 @@ class LogProducer(ColumnProducer):
 def _rows(slot: int, first: int, end: int, columns: Columns) -> Iterator[tuple[object, ...]]:
     headers: Iterator[bytes | None] = repeat(None)
     if any(columns.headers):
-        headers = encode_header_column(columns.headers)
+        headers = (encode_headers(item) if item else None for item in columns.headers)
     return zip(repeat(slot), range(first, end), columns.timestamps, columns.keys, columns.values, headers, strict=False)
 
 

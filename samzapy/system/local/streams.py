@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
@@ -303,34 +303,15 @@ def commit(database: Database, transactional_id: str) -> None:
 _LENGTH = Struct("<I")
 _pack, _unpack = _LENGTH.pack, _LENGTH.unpack_from
 _NULL = 2**32 - 1
-_NO_VALUE = _pack(_NULL)
-
-
-@lru_cache(maxsize=256)
-def _written_name(name: str) -> bytes:
-    text = name.encode()
-    return _pack(len(text)) + text
 
 
 def encode_headers(headers: Headers) -> bytes:
     """The headers in order; names may repeat."""
     parts: list[bytes] = []
     for name, value in headers:
-        if value is None:
-            parts += (_written_name(name), _NO_VALUE)
-        else:
-            parts += (_written_name(name), _pack(len(value)), value)
+        text = name.encode()
+        parts += (_pack(len(text)), text, _pack(_NULL if value is None else len(value)), value or b"")
     return b"".join(parts)
-
-
-def encode_header_column(column: Iterable[Headers | None]) -> Iterator[bytes | None]:
-    """The headers of records, None where a record has none. Records next to one another often share one object, which
-    is encoded once."""
-    last, packed = None, None
-    for headers in column:
-        if headers is not last:
-            last, packed = headers, encode_headers(headers) if headers else None
-        yield packed
 
 
 def decode_headers(data: bytes) -> Headers:
