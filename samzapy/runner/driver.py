@@ -129,21 +129,10 @@ def serve(config: JobConfig, coordinator: Coordinator, token: str, at: Addresses
 def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOptions) -> Iterator[OwnershipWatch]:
     """Run the checks of a job as long as the context lasts: its owner, its clock, its inputs and its changelogs. Raises
     EnvironmentFailure at the end if an input was created again."""
-    config, stop, lease_ms = prepared.config, options.stop, prepared.config.spark.lease_ms
-    checks = Checks(JobRecords.of(config, "checks"))
-    ownership = Ownership(config.name, checks.records, prepared.run_id)
-
-    def drained() -> bool:
-        return coordinator.draining and not (stop.asked or coordinator.stopping or coordinator.abandoned is not None)
-
-    def restart() -> str | None:
-        starts_again = inputs.changed and not (stop.asked or coordinator.draining)
-        return prepared.run_id or "" if starts_again else None
-
-    with OwnershipWatch(
-        ownership, coordinator, checks, lease_ms, options, restart=restart, has_drained=drained
-    ) as watch:
-        inputs = InputsWatch(prepared, coordinator, checks, options.on_event)
+    checks = Checks(JobRecords.of(prepared.config, "checks"))
+    ownership = Ownership(prepared.config.name, checks.records, prepared.run_id)
+    inputs = InputsWatch(prepared, coordinator, checks, options.on_event)
+    with OwnershipWatch(ownership, coordinator, checks, options, lambda: inputs.changed) as watch:
         keep_clock(checks, coordinator)
         watch_changelogs(prepared, checks, options.on_event)
         yield watch

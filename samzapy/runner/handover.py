@@ -171,23 +171,17 @@ class OwnershipWatch:
         ownership: Ownership,
         coordinator: Coordinator,
         checks: Checks,
-        lease_ms: int,
         options: RunOptions,
-        *,
-        restart: Callable[[], str | None] = lambda: None,
-        has_drained: Callable[[], bool] = lambda: False,
+        have_inputs_changed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`ownership` has the records of `checks`. `restart` returns at the end whether, and how, the process is to
-        start the job again, `has_drained` whether the tasks have drained. Without a record of its owner a job is not
-        watched."""
+        """`ownership` has the records of `checks`. Without a record of its owner a job is not watched."""
         self._ownership = ownership
         self._coordinator = coordinator
         self._options = options
-        self._restart = restart
-        self._has_drained = has_drained
+        self._have_inputs_changed = have_inputs_changed
         self._request: HandoverRequest | None = None
         self._hurried = 0
-        self._pace_s = min(lease_ms / 3000, _OWNER_PACE_S)
+        self._pace_s = min(coordinator.lease_s / 3, _OWNER_PACE_S)
         self._row = Row("ownership", self._pace_s, self._owned)
         self.checks = checks
         #: As of `JobOutcome`, as noted with the end of this run. Valid after the context.
@@ -195,8 +189,8 @@ class OwnershipWatch:
 
     @property
     def may_restart(self) -> bool:
-        """Whether the job is to start again, as far as is known before the end."""
-        return self._restart() is not None
+        """Whether the job is to start again for changed inputs, as far as is known before the end."""
+        return self._have_inputs_changed() and not (self._options.stop.asked or self._coordinator.draining)
 
     @property
     def lets_go(self) -> bool:
@@ -217,12 +211,13 @@ class OwnershipWatch:
                 _note_failure(self._ownership)
             return
         asked = self._request if self.lets_go else None
-        self.restart = None if asked else self._restart()
+        again, coordinator = asked is None and self.may_restart, self._coordinator
+        self.restart = (self._ownership.run_id or "") if again else None
         if notes:
             with closing(self._ownership):
                 if asked is None:
-                    again = self.restart is not None
-                    _note_end(self._ownership, again=again, drained=not again and self._has_drained())
+                    has_ended = self._options.stop.asked or coordinator.stopping or coordinator.abandoned is not None
+                    _note_end(self._ownership, again=again, drained=coordinator.draining and not has_ended)
                     if again:
                         reach("inputs.3")
                 else:

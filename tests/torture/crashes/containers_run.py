@@ -53,7 +53,6 @@ class ContainersRun:
             Ownership(self._config.name, checks.records, self.prepared.run_id),
             self._coordinator,
             checks,
-            self._config.spark.lease_ms,
             RunOptions(),
         ):
             yield
