@@ -29,7 +29,6 @@ from samzapy.system.clients import system_factory
 
 _PY_FILES = "job.spark.py.files"
 _ARCHIVES = "job.spark.conf.spark.archives"
-_TASK_CLASS = "task.class"
 
 
 def make_importable(config: JobConfig) -> None:
@@ -92,9 +91,11 @@ def _check_folder(folder: Path | None) -> None:
     if _first_folder is None:
         _first_folder = folder
     elif folder != _first_folder:
-        raise _problem(
+        raise ConfigError.of(
+            "task.class",
+            None,
             f"this process has the modules next to the job file in {_first_folder}, and Python has one module of a "
-            f"name: run the job in {folder} in another process, or put both job files into one folder"
+            f"name: run the job in {folder} in another process, or put both job files into one folder",
         )
 
 
@@ -158,16 +159,12 @@ def check_task_class(path: str) -> type[AnyTask]:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        raise _problem(f"cannot import {path} ({type(error).__name__}: {error})") from error
+        raise ConfigError.of("task.class", None, f"cannot import {path} ({type(error).__name__}: {error})") from error
     # Some classes written in C have no signature.
     with contextlib.suppress(ValueError):
         try:
             inspect.signature(task_class).bind()
         except TypeError as cause:
             message = f"{task_class.__name__}() must take no arguments ({cause}): use init for its set-up"
-            raise _problem(message) from cause
+            raise ConfigError.of("task.class", None, message) from cause
     return task_class
-
-
-def _problem(message: str) -> ConfigError:
-    return ConfigError.of(_TASK_CLASS, None, message)
