@@ -50,7 +50,7 @@ from samzapy.job.planner import InputPartitions, follow_growth, from_json, keeps
 from samzapy.runner.spark.application import one_line
 from samzapy.runner.spark.master import check_secrets, without_sparks_secrets
 from samzapy.runner.spark.sources import private_folder, spark_context
-from samzapy.runner.spark.user_code import TravellingCode, shipped_files
+from samzapy.runner.spark.user_code import arrive, pickled_code, shipped_files
 from samzapy.serializers import decode_failure, serde_registry
 from samzapy.storage.changelog.topic import scan
 from samzapy.storage.inspection import (
@@ -88,7 +88,7 @@ class TravellingJob:
     raw: Mapping[str, str]
     directory: str | None
     secrets: str | None = None
-    code: TravellingCode = TravellingCode()  # noqa: RUF009  # frozen
+    code: bytes = b""
 
     @classmethod
     def of(cls, config: JobConfig, context: SparkContext) -> TravellingJob:
@@ -112,14 +112,14 @@ class TravellingJob:
         shown = {key: value for key, value in raw.items() if key not in written}
         # A frame runs no task, so a task that cannot travel does not matter.
         taskless = {key: value for key, value in config.resolved.items() if key != "task.class"}
-        code = TravellingCode.of(replace(config, resolved=taskless))
+        code = pickled_code(replace(config, resolved=taskless))
         return cls(Masked(shown, raw.secret), str(Path.cwd()) if on_this_machine else None, kept, code)
 
     @contextmanager
     def arrived(self) -> Iterator[JobConfig]:
         """The checked job, inside its folder, with its code importable; restores the process's folder at the end.
         Raises ConfigError."""
-        self.code.arrive()
+        arrive(self.code)
         before = Path.cwd()
         if self.directory is not None:
             os.chdir(self.directory)

@@ -43,7 +43,7 @@ from samzapy.runner.spark.master import Master, check_reach, checked_master, coo
 from samzapy.runner.spark.placement import Locality, Places, place_records
 from samzapy.runner.spark.sources import OwnSpark, SparkSource
 from samzapy.runner.spark.supervisor import Patience, StoppedUncommitted, Supervisor
-from samzapy.runner.spark.user_code import TravellingCode
+from samzapy.runner.spark.user_code import pickled_code
 from samzapy.runner.stopping import STOPPING, StopSignals
 
 #: Seconds that Spark may take to start.
@@ -193,7 +193,7 @@ class SparkRunner(Runner):
         self._source.check(config)
         containers, standbys = len(job.model.containers), len(job.model.standbys)
         master = checked_master(config, containers, standbys, endless=job.endless)
-        code = TravellingCode.of(config)
+        code = pickled_code(config)
         token = run_token()
         host = coordinator_host(config.spark, master)
         tls = not master.on_this_machine if config.spark.coordinator_tls is None else config.spark.coordinator_tls
@@ -244,7 +244,7 @@ class SparkRun:
     coordinator: Coordinator
     service: CoordinatorService
     starting: StartingSpark
-    code: TravellingCode
+    code: bytes
     options: RunOptions
     signals: StopSignals
 

@@ -15,7 +15,6 @@ import re
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -40,38 +39,29 @@ _MOST_BYTES = 64 * 1024 * 1024
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True)
-class TravellingCode:
-    """The code that goes to a worker with its containers' ids: `objects` of the program by class path, pickled by
-    value."""
-
-    objects: bytes = b""
-
-    @classmethod
-    def of(cls, config: JobConfig) -> TravellingCode:
-        """The code of a job. Raises ConfigError for a class that cannot be pickled."""
-        return cls(_pickled(config))
-
-    def arrive(self) -> None:
-        """Make the code importable in this process. Raises ConfigError for code that this Python cannot read."""
-        # Spark puts the archive first, by a path relative to the executor's folder, and the container changes to the
-        # driver's. Like the job's folder in the driver, the archive comes after Python's library and the packages.
-        sys.path[:] = sorted(map(os.path.abspath, sys.path), key=lambda place: Path(place).name.startswith(_ARCHIVE))
-        if not self.objects:
-            return
-        try:
-            objects = cloudpickle.loads(self.objects)
-        except Exception as cause:
-            message = (
-                f"an executor's Python cannot read the code of the program ({type(cause).__name__}: {cause}): put it, "
-                "and what it uses, into a module beside the job file, and install what it imports there"
-            )
-            raise ConfigError.of("task.class", None, message) from cause
-        for path, found in objects.items():
-            plugins.place(path, found)
+def arrive(code: bytes) -> None:
+    """Make the code of a job importable in this process. `code`: its `pickled_code`. Raises ConfigError for code that
+    this Python cannot read."""
+    # Spark puts the archive first, by a path relative to the executor's folder, and the container changes to the
+    # driver's. Like the job's folder in the driver, the archive comes after Python's library and the packages.
+    sys.path[:] = sorted(map(os.path.abspath, sys.path), key=lambda place: Path(place).name.startswith(_ARCHIVE))
+    if not code:
+        return
+    try:
+        objects = cloudpickle.loads(code)
+    except Exception as cause:
+        message = (
+            f"an executor's Python cannot read the code of the program ({type(cause).__name__}: {cause}): put it, "
+            "and what it uses, into a module beside the job file, and install what it imports there"
+        )
+        raise ConfigError.of("task.class", None, message) from cause
+    for path, found in objects.items():
+        plugins.place(path, found)
 
 
-def _pickled(config: JobConfig) -> bytes:
+def pickled_code(config: JobConfig) -> bytes:
+    """The objects of the program that a job names, pickled by value, by class path; empty if modules have all. Raises
+    ConfigError for a class that cannot be pickled."""
     found: dict[str, Any] = {}
     for key, value in config.resolved.items():
         for path in _OWN.findall(value):

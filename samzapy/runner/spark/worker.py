@@ -57,7 +57,7 @@ from samzapy.errors import (
 from samzapy.job.lease import HttpAddress, Stall
 from samzapy.job.model import replica_of
 from samzapy.runner.base import TOKEN
-from samzapy.runner.spark.user_code import TravellingCode
+from samzapy.runner.spark.user_code import arrive
 from samzapy.version import VERSION, refusal
 
 _PR_SET_PDEATHSIG = 1
@@ -189,7 +189,7 @@ def run_task(version: str, work: bytes, container_ids: Iterable[str]) -> Iterato
     return iter(())
 
 
-def attempt(coordinator: HttpAddress, container_id: str, code: TravellingCode) -> None:
+def attempt(coordinator: HttpAddress, container_id: str, code: bytes) -> None:
     """Register, accept the user's code, build and run. Returns after a permanent failure, too. Raises AttemptFailed,
     RetriableError, TaskMigrated."""
     global _running  # noqa: PLW0603  # the question is about the process
@@ -222,11 +222,11 @@ def _run(
     spec: JobSpec,
     container_id: str,
     serve_port: ServePort,
-    code: TravellingCode,
+    code: bytes,
 ) -> None:
     try:
         # Only now, so that the coordinator gets the reason why it cannot be read.
-        code.arrive()
+        arrive(code)
         if spec.directory is not None:
             os.chdir(spec.directory)
         config = load_job(spec.raw)

@@ -16,7 +16,7 @@ from samzapy import StreamTask
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
 from samzapy.plugins import path_of
-from samzapy.runner.spark.user_code import TravellingCode, shipped_files
+from samzapy.runner.spark.user_code import arrive, pickled_code, shipped_files
 
 ROOT = Path(__file__).parents[4]
 JOB = {
@@ -70,7 +70,7 @@ def test_what_the_job_names_is_shipped_instead(folder, tmp_path):
     job = load_job(folder / "job.properties")
     named = replace(job, spark=replace(job.spark, py_files=("a.zip",)))
     assert shipped_files(named, tmp_path) == ("a.zip",)
-    assert TravellingCode.of(job) == TravellingCode()
+    assert not pickled_code(job)
 
 
 def test_hidden_files_and_folders_with_the_name_of_a_module_are_not_shipped(folder, tmp_path):
@@ -85,7 +85,7 @@ def test_hidden_files_and_folders_with_the_name_of_a_module_are_not_shipped(fold
 
 def test_the_archive_comes_last_on_the_import_path_of_a_worker(monkeypatch):
     monkeypatch.setattr(sys, "path", ["./samzapy-code-5f0c.zip", "/lib/python", "/site-packages"])
-    TravellingCode().arrive()
+    arrive(b"")
     assert sys.path == ["/lib/python", "/site-packages", str(Path("samzapy-code-5f0c.zip").absolute())]
 
 
@@ -104,9 +104,9 @@ def test_a_class_of_a_function_travels_by_value_with_its_path(tmp_path):
 
     job = job_of(Task)
     code = tmp_path / "code"
-    code.write_bytes(pickle.dumps(TravellingCode.of(job)))
+    code.write_bytes(pickled_code(job))
     program = (
-        f"import pickle; pickle.load(open({str(code)!r}, 'rb')).arrive()\n"
+        f"from samzapy.runner.spark.user_code import arrive; arrive(open({str(code)!r}, 'rb').read())\n"
         f"from samzapy.plugins import load_class; found = load_class({job.task.task_class!r})\n"
         "print(found.__name__, found().process(None, None, None))"
     )
@@ -125,7 +125,7 @@ def test_a_dataclass_that_was_decoded_before_travels():
         def process(self, envelope, collector, coordinator):
             return Local("u")
 
-    assert TravellingCode.of(job_of(Task)).objects
+    assert pickled_code(job_of(Task))
 
 
 def test_code_that_does_not_arrive_is_refused_with_what_to_do():
@@ -133,9 +133,9 @@ def test_code_that_does_not_arrive_is_refused_with_what_to_do():
         def __reduce__(self):
             return int, ("seven",)
 
-    code = TravellingCode(pickle.dumps({"__main__:Task": Evil()}))
+    code = pickle.dumps({"__main__:Task": Evil()})
     with pytest.raises(ConfigError) as refused:
-        code.arrive()
+        arrive(code)
     assert str(refused.value) == (
         "task.class: an executor's Python cannot read the code of the program (ValueError: invalid literal for int() "
         "with base "
@@ -153,7 +153,7 @@ def test_a_struct_of_a_function_is_refused_with_what_to_do():
 
     expected = r"cannot be pickled for the executors \(TypeError: Local is a msgspec.Struct\): put it"
     with pytest.raises(ConfigError, match=expected):
-        TravellingCode.of(job_of(Task))
+        pickled_code(job_of(Task))
 
 
 def test_what_cannot_be_pickled_is_refused_with_what_to_do():
@@ -164,4 +164,4 @@ def test_what_cannot_be_pickled_is_refused_with_what_to_do():
             return lock
 
     with pytest.raises(ConfigError, match=r"cannot be pickled for the executors .*: put it, and what it uses"):
-        TravellingCode.of(job_of(Task))
+        pickled_code(job_of(Task))
