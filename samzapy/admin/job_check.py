@@ -36,11 +36,10 @@ from samzapy.errors import (
     SamzapyError,
     UnknownStream,
 )
-from samzapy.job.model import JobModel
 from samzapy.job.planner import (
     FoundInputs,
     InputPartitions,
-    changelog_partition_count,
+    JobModel,
     check_copartitioned,
     check_found,
     find_inputs,
@@ -262,7 +261,7 @@ def _reaching() -> Iterator[None]:
 def _check_changelogs(stores: Mapping[str, StoreConfig], describe: Describe, model: JobModel, *, exactly: bool) -> None:
     """Check the changelogs that exist; the first run creates the others. `exactly`: a start wants as many partitions as
     tasks; a command that only looks takes further ones."""
-    tasks = changelog_partition_count(model)
+    tasks = model.changelog_partition_count
     for store in stores.values():
         description = None if store.changelog is None else describe(store.changelog)
         if description is not None:

@@ -38,7 +38,7 @@ from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, RestoreError
-from samzapy.job.model import JobModel
+from samzapy.job.planner import JobModel
 from samzapy.strict_json import Time, convert
 from samzapy.system.clients import SystemClients
 

@@ -54,7 +54,7 @@ from samzapy.errors import (
     TransactionsRefused,
     UnknownStream,
 )
-from samzapy.job.model import JobModel
+from samzapy.job.planner import JobModel
 from samzapy.storage.changelog.topic import STALL_S, Tail, first_records, foreign_records
 from samzapy.system.clients import SystemClients
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.context import MetricsRegistry
@@ -33,7 +34,7 @@ from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.container.tasks.task_builder import Plugins, TaskBuilder
 from samzapy.container.tasks.task_instance import TaskInstance, TaskStart
 from samzapy.job.lease import ContainerLease
-from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.job.planner import ContainerModel, TaskModel
 from samzapy.serializers import StreamSerdes
 from samzapy.storage.opening import StoreOpener, StoreOwner
 from samzapy.storage.task_stores import TaskStores
@@ -215,17 +216,18 @@ class ContainerBuilder:
         guarantee = self.config.task.guarantee
         changelogs = {store.changelog.system for store in self.config.stores.values() if store.changelog}
         state = StateWriter(self._checkpoints, self._producers, self._clients.admin, changelogs, confirm)
-        named: dict[str, Any] = {
-            "epoch": lease.epoch,
-            "clock": self._clock,
-            "metrics": self.metrics,
-            "must_own": must_own,
-            "outputs_inside": self._producers.system if guarantee.outputs_in_transaction else None,
-            "epochs": inputs.epochs,
-        }
+        kind: Callable[..., CommitProtocol] = CommitProtocol
         if guarantee is Guarantee.AT_MOST_ONCE:
-            return AtMostOnce(state, ownership.look, lease.duration_s, **named)
-        return CommitProtocol(state, **named)
+            kind = partial(AtMostOnce, look=ownership.look, lease_s=lease.duration_s)
+        return kind(
+            state,
+            epoch=lease.epoch,
+            clock=self._clock,
+            metrics=self.metrics,
+            must_own=must_own,
+            outputs_inside=self._producers.system if guarantee.outputs_in_transaction else None,
+            epochs=inputs.epochs,
+        )
 
     def inputs(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Inputs:
         return container_inputs(

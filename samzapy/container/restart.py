@@ -67,7 +67,7 @@ from samzapy.errors import (
 )
 from samzapy.failpoints import arm_from_environment
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
-from samzapy.job.model import ContainerModel
+from samzapy.job.planner import ContainerModel
 from samzapy.metrics import Registry, SnapshotHeader
 from samzapy.queries.committed import CommittedStores
 from samzapy.serializers import task_serdes

@@ -27,7 +27,7 @@ from samzapy.container.supervision.watch import ServePort, no_port
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.errors import SamzapyError
 from samzapy.job.lease import ContainerLease, ContainerReport
-from samzapy.job.model import ContainerModel, replica_of
+from samzapy.job.planner import ContainerModel, replica_of
 from samzapy.metrics import Registry
 from samzapy.queries.committed import CommittedStores, PublishedStore
 from samzapy.serializers import serde_registry

@@ -15,7 +15,7 @@ from samzapy.coordinator.status import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive, Facts, HttpAddress, UserFailure
-from samzapy.job.model import replica_of
+from samzapy.job.planner import replica_of
 
 #: Reports that a coordinator answers a second, and reports of a standby in the time of one of a container.
 BEATS, STANDBY_BEATS = 200, 4

@@ -33,7 +33,7 @@ from samzapy.coordinator.client import pinned_to
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.server import Guard, HttpServer, Tokens, listening, made_for
 from samzapy.job.lease import ContainerLease, HttpAddress
-from samzapy.job.model import ContainerModel, replica_of
+from samzapy.job.planner import ContainerModel, replica_of
 from samzapy.metrics import Registry
 from samzapy.metrics.registry import CONTENT_TYPE, as_text, container_series, is_at_container
 from samzapy.queries.committed import Answer, CommittedStores, Problem, Question, pack, unpack

@@ -11,7 +11,7 @@ from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.leases import ContainerState, Standing
 from samzapy.coordinator.status import HISTORY, ContainerFailure, ContainerStatus, RestoredStore
 from samzapy.job.lease import ContainerReport, PartitionLag, UserFailure
-from samzapy.job.model import replica_of
+from samzapy.job.planner import replica_of
 from samzapy.metrics.registry import numbers_of
 
 

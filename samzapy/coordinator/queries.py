@@ -50,7 +50,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.coordinator.port import MOST_ASKED
 from samzapy.coordinator.views import LONGEST, Inspector, Record
 from samzapy.errors import ConfigError, EnvironmentFailure, RetriableError, SamzapyError, SerdeError
-from samzapy.job.model import JobModel
+from samzapy.job.planner import JobModel
 from samzapy.queries.committed import STANDBY_LAG, Answer, Entry, Place, Problem, Question, merged
 from samzapy.serializers import (
     BytesSerde,

@@ -19,7 +19,7 @@ import msgspec
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.status import ContainerFailure
 from samzapy.job.lease import ContainerReport, Directive, Facts
-from samzapy.job.model import JobModel, replica_of
+from samzapy.job.planner import JobModel, replica_of
 from samzapy.metrics.registry import numbers_of
 from samzapy.strict_json import decode
 

@@ -45,8 +45,7 @@ from samzapy.errors import (
     StoreRefused,
 )
 from samzapy.job.files import TemporaryFolder
-from samzapy.job.model import JobModel
-from samzapy.job.planner import InputPartitions, follow_growth, from_json, keeps_state, plan
+from samzapy.job.planner import InputPartitions, JobModel, follow_growth, from_json, keeps_state, plan
 from samzapy.runner.spark.application import one_line
 from samzapy.runner.spark.master import check_secrets, without_sparks_secrets
 from samzapy.runner.spark.sources import private_folder, spark_context

@@ -60,7 +60,7 @@ from samzapy.dataframe.reading import (
     worker_error,
 )
 from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError
-from samzapy.job.planner import changelog_partition_count, to_json
+from samzapy.job.planner import to_json
 from samzapy.runner.spark.sources import spark_context
 from samzapy.storage.changelog.topic import (
     changelog_of,
@@ -379,7 +379,7 @@ def write_store(
         unseen = refuse_if_running(config, read_owner(checkpoints), take_over=take_over, how="take_over=True")
         refuse_copied(checkpoints, config.stores)
         tasks = job_tasks(config, clients, checkpoints)
-        partitions, stall_s = changelog_partition_count(tasks.model), patience_s(config.task.transaction_timeout_ms)
+        partitions, stall_s = tasks.model.changelog_partition_count, patience_s(config.task.transaction_timeout_ms)
         write = ChangelogWrite(target, tasks.names, partitions, clients, stall_s)
         write.check_changelog(overwrite=overwrite)
         starts = {} if positions is None else starting_positions(config, clients, tasks, positions)

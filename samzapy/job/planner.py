@@ -1,4 +1,4 @@
-"""Plans a job: groups the partitions of its inputs into tasks, and the tasks into containers.
+"""Plans a job: groups the partitions of its inputs into tasks, and the tasks into containers. The plan is a `JobModel`.
 
 1. A grouper decides which partitions form a task. Broadcast partitions join every task and never form one alone.
 2. Task names and changelog partitions depend on the inputs alone, never on the container count. So a job may get more
@@ -25,8 +25,71 @@ from samzapy.config.patterns import InputPattern
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.stream import is_pattern, is_start_given
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
-from samzapy.job.model import ContainerModel, JobModel, TaskModel, standby_id
 from samzapy.strict_json import Natural, convert
+
+
+@dataclass(frozen=True, slots=True)
+class TaskModel:
+    """One task: its name, its partitions (broadcast ones included), and the partition it owns in every changelog.
+    `late` partitions came after the job's first start: they begin at their oldest record.
+
+    It has slots, since a driver may have twenty thousand: each would get a `__dict__` when it is sent to its container.
+    """
+
+    name: str
+    ssps: frozenset[SystemStreamPartition]
+    changelog_partition: int
+    late: frozenset[SystemStreamPartition] = frozenset()
+
+
+@dataclass(frozen=True)
+class ContainerModel:
+    """One container: its id (`0`, `1`, ...), its tasks in order of name, and the number of tasks in all containers of
+    the job (0: these are all)."""
+
+    id: str
+    tasks: tuple[TaskModel, ...]
+    tasks_of_job: int = 0
+
+    @property
+    def ssps(self) -> frozenset[SystemStreamPartition]:
+        return frozenset().union(*(task.ssps for task in self.tasks))
+
+
+@dataclass(frozen=True)
+class JobModel:
+    """All containers, in order of id. `standbys` (`0-1`: the first of container `0`) keep copies of the state of the
+    same tasks, and run none of them."""
+
+    containers: tuple[ContainerModel, ...]
+    standbys: tuple[ContainerModel, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[TaskModel, ...]:
+        return tuple(sorted((t for c in self.containers for t in c.tasks), key=lambda t: t.changelog_partition))
+
+    @property
+    def changelog_partition_count(self) -> int:
+        """The number of partitions that the job's changelogs need."""
+        return max((task.changelog_partition for task in self.tasks), default=-1) + 1
+
+    def container(self, container_id: str) -> ContainerModel:
+        """The container, or standby container, of that id. Raises StopIteration."""
+        return next(c for c in (*self.containers, *self.standbys) if c.id == container_id)
+
+    def standbys_of(self, container_id: str) -> tuple[str, ...]:
+        """The ids of a container's standbys."""
+        return tuple(c.id for c in self.standbys if active_of(c.id) == container_id)
+
+
+def active_of(container_id: str) -> str:
+    """The active container of the standby with that id; any other id is returned unchanged."""
+    return container_id.partition("-")[0]
+
+
+def replica_of(container_id: str) -> int:
+    """The number of the standby; 0 for a container that runs its tasks."""
+    return int(container_id.partition("-")[2] or 0)
 
 
 @dataclass(frozen=True)
@@ -67,9 +130,8 @@ def follow_growth(
         if count % grouped:
             raise EnvironmentFailure(
                 f"{stream} has {count} partitions, the job's state is by {grouped}: expected {grouped} or a multiple "
-                "of it, "
-                "which leaves every key with its task; for any other count start a new job (job.id), or delete the "
-                "checkpoint topic and the changelogs"
+                "of it, which leaves every key with its task; for any other count start a new job (job.id), or delete "
+                "the checkpoint topic and the changelogs"
             )
         now[stream] = InputPartitions(min(before.first, count), grouped, count)
     return now
@@ -217,7 +279,7 @@ def _standbys(config: JobConfig, containers: Sequence[ContainerModel]) -> tuple[
     if not keeps_state(config.stores):
         return ()
     replicas = range(1, config.placement.copies)
-    return tuple(ContainerModel(standby_id(c.id, replica), c.tasks) for c in containers for replica in replicas)
+    return tuple(ContainerModel(f"{c.id}-{replica}", c.tasks) for c in containers for replica in replicas)
 
 
 def _grouped(
@@ -269,11 +331,6 @@ def without_idle_standbys(config: JobConfig, on_disk: Collection[str]) -> JobCon
     return replace(config, placement=placement, warnings=(*config.warnings, note))
 
 
-def changelog_partition_count(model: JobModel) -> int:
-    """The number of partitions that the job's changelogs need."""
-    return max((task.changelog_partition for task in model.tasks), default=-1) + 1
-
-
 _INTERNAL = "__"
 
 
@@ -300,15 +357,11 @@ def find_inputs(config: JobConfig, listed: Mapping[str, Iterable[str]]) -> Found
     left_out: dict[SystemStream, str] = {}
     for pattern in config.task.patterns:
         system = pattern.stream.system
-        streams = (SystemStream(system, name) for name in sorted(listed.get(system, ())) if _is_open(name))
-        matching = [stream for stream in streams if pattern.matches(stream)]
+        names = [n for n in sorted(listed.get(system, ())) if not (n.startswith(_INTERNAL) or is_pattern(n))]
+        matching = [stream for name in names if pattern.matches(stream := SystemStream(system, name))]
         left_out |= {stream: reasons[stream] for stream in matching if stream in reasons}
         by_pattern[pattern] = tuple(stream for stream in matching if stream not in reasons)
     return FoundInputs(by_pattern, left_out)
-
-
-def _is_open(name: str) -> bool:
-    return not name.startswith(_INTERNAL) and not is_pattern(name)
 
 
 def check_found(config: JobConfig, found: FoundInputs) -> None:
@@ -335,8 +388,7 @@ def late_inputs(
 ) -> set[SystemStream]:
     """The inputs that patterns have found after the first start, and without a start of their own in the job file.
 
-    `known`: the inputs of earlier runs. `ever`: there was such a run.
-    `config` is the resolved job.
+    `known`: the inputs of earlier runs. `ever`: there was such a run. `config` is the resolved job.
     """
     if not ever:
         return set()

@@ -34,7 +34,7 @@ from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import EnvironmentFailure, SamzapyError, TaskFailed
 from samzapy.job.files import TemporaryFolder
 from samzapy.job.lease import UserFailure
-from samzapy.job.model import ContainerModel
+from samzapy.job.planner import ContainerModel
 from samzapy.metrics import Registry
 from samzapy.replay.history import FROM_EMPTY, CommittedRecords, Place, committed_range, lost_state, state_wanted
 from samzapy.replay.past import Past, PastCheckpoints, Row

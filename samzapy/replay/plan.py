@@ -28,8 +28,7 @@ from samzapy.config.task import Guarantee
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange, UnknownStream
-from samzapy.job.model import JobModel, TaskModel
-from samzapy.job.planner import follow_growth, from_json, keeps_state, plan
+from samzapy.job.planner import JobModel, TaskModel, follow_growth, from_json, keeps_state, plan
 from samzapy.replay.history import FROM_EMPTY, Commit, History, Place, committed_range, history_of, state_wanted
 from samzapy.replay.past import Positions, Slice
 from samzapy.storage.changelog.topic import check_end, delete_retention_ms, scan

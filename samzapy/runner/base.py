@@ -14,7 +14,7 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.status import JobStatus
-from samzapy.job.model import JobModel
+from samzapy.job.planner import JobModel
 from samzapy.runner.stopping import StopSwitch
 
 #: The environment variable with the token that acts, for the driver and its executors. Without it, the driver draws a

@@ -45,7 +45,6 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import reach
 from samzapy.job.lease import Facts, UserFailure
 from samzapy.job.planner import (
-    changelog_partition_count,
     check_copartitioned,
     find_inputs,
     follow_growth,
@@ -142,7 +141,7 @@ def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOption
 
 def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[str], None]) -> None:
     """Report each changelog that gets more partitions than the job has tasks, once."""
-    count = changelog_partition_count(prepared.model)
+    count = prepared.model.changelog_partition_count
     stores = {store.changelog: store.name for store in prepared.config.stores.values() if store.changelog is not None}
 
     def check() -> bool:

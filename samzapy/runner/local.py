@@ -34,7 +34,7 @@ from samzapy.errors import (
     Unreachable,
 )
 from samzapy.job.lease import Stall
-from samzapy.job.model import ContainerModel, JobModel
+from samzapy.job.planner import ContainerModel, JobModel
 from samzapy.runner.base import Backoff, JobOutcome, PreparedJob, Runner, RunOptions, StartableJob, run_token, starts
 from samzapy.runner.checks import Row
 from samzapy.runner.driver import coordinator_of, serve, watching

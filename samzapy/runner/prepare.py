@@ -33,10 +33,9 @@ from samzapy.container.tasks.task_class import never_called
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import JobTakenOver
 from samzapy.failpoints import arm_from_environment, reach
-from samzapy.job.model import JobModel
 from samzapy.job.planner import (
     InputPartitions,
-    changelog_partition_count,
+    JobModel,
     check_copartitioned,
     follow_growth,
     forget_gone,
@@ -175,7 +174,7 @@ class _CheckedJob(StartableJob):
         if claim is None or not _covers(claim, config.job_name, planned.model):
             claim = self._take_over(planned.model, self.run if claim is None else claim.run)
         # 6  streams
-        self._create(missing, changelog_partition_count(planned.model))
+        self._create(missing, planned.model.changelog_partition_count)
         self._record(planned)
         # This context lasts as long as the run: a reader would go on fetching the containers' checkpoints.
         self.checkpoints.close()
@@ -235,7 +234,7 @@ class _CheckedJob(StartableJob):
         committed = checkpoints.read(task.name for task in model.tasks)
         clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK).newest)
         check_checkpoints(self.code.engines, committed.values())
-        partitions = changelog_partition_count(model)
+        partitions = model.changelog_partition_count
         missing = set()
         for stream, store in _logged(config).items():
             description = self.streams(stream)

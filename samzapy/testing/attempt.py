@@ -26,7 +26,7 @@ from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import UnknownStream
 from samzapy.failpoints import FailPointReached
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
-from samzapy.job.model import ContainerModel
+from samzapy.job.planner import ContainerModel
 from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.serializers import task_serdes

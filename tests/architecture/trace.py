@@ -19,7 +19,7 @@ from samzapy.coordinator.port import PortSettings, container_port
 from samzapy.coordinator.service import Addresses, CoordinatorService
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.job.planner import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.queries.committed import CommittedStores, PublishedStore
 from samzapy.runner.driver import serve

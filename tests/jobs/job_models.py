@@ -1,7 +1,7 @@
 """Models of jobs, for tests that look at the coordinator."""
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.job.planner import ContainerModel, JobModel, TaskModel
 
 
 def job_model(containers=1, system="m"):

@@ -23,7 +23,7 @@ from samzapy.container.event_time.control_messages import SentControl, encode
 from samzapy.container.outputs.producers import transactional_id
 from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.job.model import ContainerModel
+from samzapy.job.planner import ContainerModel
 from samzapy.runner.prepare import prepare
 from samzapy.system.local.streams import take_over
 from samzapy.testing import ManualClock

@@ -23,7 +23,7 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.job.lease import ContainerReport
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.job.planner import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.storage.backup.folder import open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader

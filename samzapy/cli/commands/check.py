@@ -13,8 +13,7 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
-from samzapy.job.model import JobModel
-from samzapy.job.planner import FoundInputs
+from samzapy.job.planner import FoundInputs, JobModel
 from samzapy.storage.spec import StoreSpec
 
 

@@ -27,7 +27,7 @@ from samzapy.cli.output import (
 )
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import as_text
-from samzapy.job.model import JobModel, TaskModel
+from samzapy.job.planner import JobModel, TaskModel
 
 
 def _moving(command: Command) -> Command:

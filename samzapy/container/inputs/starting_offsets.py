@@ -15,7 +15,7 @@ from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
 from samzapy.container.tasks.task_instance import TaskStart
 from samzapy.errors import ConfigError, OffsetOutOfRange, PositionVoid, SamzapyError
-from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.job.planner import ContainerModel, TaskModel
 from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)

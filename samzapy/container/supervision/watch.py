@@ -38,7 +38,7 @@ from samzapy.container.supervision.logs import (
 )
 from samzapy.container.supervision.outage import CONTAINER
 from samzapy.job.lease import ContainerLease, Facts, Stall, UserFailure
-from samzapy.job.model import ContainerModel
+from samzapy.job.planner import ContainerModel
 from samzapy.metrics import Publish, Registry, SnapshotHeader, reporters
 from samzapy.queries.committed import CommittedStores
 from samzapy.system.clients import SystemClients

@@ -25,7 +25,7 @@ from samzapy.config.reading.keys import Reader
 from samzapy.config.stores.engines import RocksDbKeys
 from samzapy.errors import TooFewFiles
 from samzapy.job.files import MOST, raise_limit
-from samzapy.job.model import ContainerModel
+from samzapy.job.planner import ContainerModel
 from samzapy.storage.local.directory import sweep_orphans
 from samzapy.storage.spec import StoreSpec
 

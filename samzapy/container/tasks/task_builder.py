@@ -57,7 +57,7 @@ from samzapy.container.tasks.synchronous import (
 )
 from samzapy.container.tasks.task_instance import TaskInstance, TaskStart, UserSide
 from samzapy.job.lease import ContainerLease, UserFailure
-from samzapy.job.model import ContainerModel
+from samzapy.job.planner import ContainerModel
 from samzapy.metrics import UserMetrics
 from samzapy.serializers import TaskSerdes
 from samzapy.storage.spec import StoreSpec

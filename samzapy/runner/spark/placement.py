@@ -21,7 +21,7 @@ from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.status import ContainerStatus
 from samzapy.coordinator.wire import Place
 from samzapy.errors import RestoreError, SamzapyError
-from samzapy.job.model import ContainerModel
+from samzapy.job.planner import ContainerModel
 from samzapy.runner.base import Backoff
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.spark.application import SparkJob

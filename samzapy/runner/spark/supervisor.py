@@ -29,7 +29,7 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.status import ContainerFailure, ContainerStatus, JobStatus
 from samzapy.errors import JobFailed, JobTakenOver
-from samzapy.job.model import active_of
+from samzapy.job.planner import active_of
 from samzapy.runner.base import Backoff, RunOptions, starts
 from samzapy.runner.spark.application import SparkApplication, SparkJob
 from samzapy.runner.spark.placement import NO_ROOM, Places, Slot

@@ -55,7 +55,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.job.lease import HttpAddress, Stall
-from samzapy.job.model import replica_of
+from samzapy.job.planner import replica_of
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.user_code import arrive
 from samzapy.version import VERSION, refusal

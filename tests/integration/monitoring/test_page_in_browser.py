@@ -14,7 +14,7 @@ from jobs.served_page import Shown, served_page
 from samzapy.coordinator import views
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import PartitionLag
-from samzapy.job.model import JobModel
+from samzapy.job.planner import JobModel
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")

@@ -16,7 +16,7 @@ from samzapy.coordinator.server import Tokens
 from samzapy.coordinator.service import Addresses
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, HttpAddress
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.job.planner import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.queries.committed import Answer, CommittedStores, PublishedStore, Question, pack, unpack
 from samzapy.runner.driver import serve

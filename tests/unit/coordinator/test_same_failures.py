@@ -6,7 +6,7 @@ from samzapy.coordinator.progress import SOUND_S, SameFailures
 from samzapy.coordinator.status import ContainerFailure
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import UserFailure
-from samzapy.job.model import ContainerModel, JobModel
+from samzapy.job.planner import ContainerModel, JobModel
 from samzapy.runner.spark.worker import unexpected_failure
 from samzapy.testing import ManualClock
 

@@ -24,7 +24,7 @@ from samzapy.coordinator.service import Addresses
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import RetriableError
 from samzapy.job.lease import ContainerReport, HttpAddress
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.job.planner import ContainerModel, JobModel, TaskModel
 from samzapy.metrics import Registry
 from samzapy.queries.committed import CommittedStores, PublishedStore, Question
 from samzapy.runner.driver import serve

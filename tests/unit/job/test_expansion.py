@@ -10,8 +10,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.task import TaskConfig
 from samzapy.errors import EnvironmentFailure, RestoreError
-from samzapy.job.model import JobModel
-from samzapy.job.planner import InputPartitions, follow_growth, from_json, plan, to_json
+from samzapy.job.planner import InputPartitions, JobModel, follow_growth, from_json, plan, to_json
 from samzapy.strict_json import decode, encode
 
 ORDERS, USERS = SystemStream("kafka", "orders"), SystemStream("kafka", "users")

@@ -10,8 +10,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.task import TaskConfig
 from samzapy.errors import ConfigError
-from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, plan
+from samzapy.job.planner import JobModel, plan
 from samzapy.strict_json import decode, encode
 
 ORDERS, USERS = SystemStream("kafka", "orders"), SystemStream("kafka", "users")
@@ -86,7 +85,7 @@ def test_a_new_input_never_changes_the_changelog_partition_of_an_old_task():
     second = plan(job(ads, ORDERS, grouper="ssp"), {ORDERS: 2, ads: 2}, owned)
     assert {task.name: task.changelog_partition for task in second.tasks if "orders" in task.name} == owned
     assert sorted(task.changelog_partition for task in second.tasks) == [0, 1, 2, 3]
-    assert changelog_partition_count(second) == 4
+    assert second.changelog_partition_count == 4
 
 
 def test_a_model_survives_its_json_form():

@@ -7,7 +7,7 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import ContainerReport, Facts, PartitionLag, Stall
-from samzapy.job.model import ContainerModel, JobModel
+from samzapy.job.planner import ContainerModel, JobModel
 
 JOB = """
 job.name=counts

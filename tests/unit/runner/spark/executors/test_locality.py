@@ -9,7 +9,7 @@ from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.wire import Place
-from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.job.planner import ContainerModel, TaskModel
 from samzapy.runner.checks import Checks
 from samzapy.runner.spark.placement import Locality, place_records
 from samzapy.runner.spark.worker import place_of, this_place

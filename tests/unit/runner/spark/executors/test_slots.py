@@ -10,7 +10,7 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import JobFailed, SamzapyError
 from samzapy.job.lease import ContainerReport, Directive
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.job.planner import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import SOUND, Backoff, RunOptions
 from samzapy.runner.spark import supervisor
 from samzapy.runner.spark.placement import ROOM_S, SILENT_S, Locality, Places
