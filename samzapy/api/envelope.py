@@ -13,8 +13,6 @@ The header `samzapy-id` is text, eleven fields with colons between them:
 
 1. Names are percent-encoded, so no field holds a colon or a slash, and different senders have different ids.
 2. Everything before OFFSET is the source of the id. A receiver remembers (OFFSET, NUMBER) by source.
-3. Version 1 had no version field: `STREAM/PARTITION/OFFSET/NUMBER`, and `@TASK` behind it for a broadcast input.
-   `OutputId.of` still reads it; its sources are `STREAM/PARTITION` and `STREAM/PARTITION@TASK`.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -196,17 +194,9 @@ class OutputId(NamedTuple):
         for name, value in headers or ():
             if name == ID_HEADER:
                 text = (value or b"").decode()
-                if "/" in text:
-                    return cls._first_version(text)
                 if not text.startswith(_VERSION):
                     version = text.partition(":")[0]
-                    raise ValueError(f"header {ID_HEADER} has version {version!r:.50}: this samzapy knows 1 and 2")
+                    raise ValueError(f"header {ID_HEADER} has version {version!r:.50}: this samzapy knows 2")
                 source, offset, number = text.rsplit(":", 2)
                 return cls(source, int(offset), int(number))
         return None
-
-    @classmethod
-    def _first_version(cls, text: str) -> OutputId:
-        stream, partition, offset, rest = text.rsplit("/", 3)
-        number, at, task = rest.partition("@")
-        return cls(f"{stream}/{int(partition)}{at}{unquote(task)}", int(offset), int(number))

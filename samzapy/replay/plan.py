@@ -33,7 +33,7 @@ from samzapy.replay.history import FROM_EMPTY, Commit, History, Place, committed
 from samzapy.replay.past import Positions, Slice
 from samzapy.storage.changelog.topic import check_end, delete_retention_ms, scan
 from samzapy.storage.spec import check_checkpoints, store_specs
-from samzapy.system.clients import KnownStreams, SystemClients, has_transactions, traits_of
+from samzapy.system.clients import KnownStreams, SystemClients, traits_of
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _stores(
 
 def _transaction_ends(config: JobConfig, store: str, system: str, history: History) -> frozenset[int]:
     """The offsets at which the end of a known transaction stands, and no record."""
-    if not has_transactions(config.systems[system]):
+    if not traits_of(config.systems[system]).transactional:
         return frozenset()
     known = (item.checkpoint for item in history.commits if item.checkpoint.atomic)
     lasts = (checkpoint.changelog_offsets.get(store, -1) for checkpoint in known)

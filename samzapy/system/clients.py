@@ -34,11 +34,6 @@ def traits_of(settings: SystemSettings) -> SystemTraits:
     return load_factory(settings).traits(settings)
 
 
-def has_transactions(settings: SystemSettings) -> bool:
-    """Whether the system's producers take a transactional id. Raises as `load_factory`."""
-    return traits_of(settings).transactional
-
-
 def record_limit(settings: SystemSettings) -> int | None:
     """The producer's `message.max.bytes`; None if it is not set."""
     said = settings.producer.get("message.max.bytes", "")

@@ -41,7 +41,7 @@ from samzapy.config.guarantee_warnings import GUARANTEE, GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, RecordRefused, RecordTooLarge
-from samzapy.system.clients import SystemClients, has_transactions, limits_of
+from samzapy.system.clients import SystemClients, limits_of, traits_of
 
 
 def transactional_id(job_key: str, member: str) -> str:
@@ -99,7 +99,7 @@ def _obstacles(job: JobConfig) -> Iterator[ConfigProblem]:
         message = f"{needs}checkpoints in a topic, which can be part of a transaction"
         yield ConfigProblem("task.checkpoint.factory", None, message)
         return
-    if not has_transactions(job.systems[system]):
+    if not traits_of(job.systems[system]).transactional:
         message = f"{needs}a system with transactions for checkpoints, '{system}' has none"
         yield ConfigProblem("task.checkpoint.system", system, message)
     for store in job.stores.values():

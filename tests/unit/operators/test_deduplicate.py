@@ -47,34 +47,27 @@ def test_two_sources_are_never_spelled_alike(left, right):
     assert (spelled(*left) == spelled(*right)) == (left == right)
 
 
-def test_an_output_id_of_the_version_before_is_understood_with_a_source_of_its_own():
-    found = OutputId.of(message(b"a/b/topic/3/17/0").headers)
-    assert found == OutputId("a/b/topic/3", 17, 0)
-    found = OutputId.of(message(b"rates/0/5/1@Partition%201").headers)
-    assert found == OutputId("rates/0@Partition 1", 5, 1)
-
-
 def test_an_output_id_of_a_later_version_is_refused_and_not_dropped(seen):
-    with pytest.raises(ValueError, match="header samzapy-id has version '3': this samzapy knows 1 and 2"):
+    with pytest.raises(ValueError, match="header samzapy-id has version '3': this samzapy knows 2"):
         Deduplicator(seen.store).is_new_id(message(b"3:a:b:c"))
 
 
 def test_an_id_is_new_once_per_source_and_receiving_partition(seen):
     seen_before = Deduplicator(seen.store)
-    assert [seen_before.is_new_id(message(i)) for i in (b"t/0/5/0", b"t/0/5/1", b"t/0/6/0")] == [True] * 3
-    assert [seen_before.is_new_id(message(i)) for i in (b"t/0/5/0", b"t/0/5/1", b"t/0/6/0")] == [False] * 3
-    assert seen_before.is_new_id(message(b"t/1/5/0"))
-    assert seen_before.is_new_id(message(b"t/0/5/0", partition=1))
+    assert [seen_before.is_new_id(message(i)) for i in (b"2:t:0:5:0", b"2:t:0:5:1", b"2:t:0:6:0")] == [True] * 3
+    assert [seen_before.is_new_id(message(i)) for i in (b"2:t:0:5:0", b"2:t:0:5:1", b"2:t:0:6:0")] == [False] * 3
+    assert seen_before.is_new_id(message(b"2:t:1:5:0"))
+    assert seen_before.is_new_id(message(b"2:t:0:5:0", partition=1))
 
 
 def test_what_was_seen_is_known_again_after_a_commit_and_a_crash(seen):
-    Deduplicator(seen.store).is_new_id(message(b"t/0/5/0"))
+    Deduplicator(seen.store).is_new_id(message(b"2:t:0:5:0"))
     Deduplicator(seen.store).is_new_key("uuid-1")
     seen.commit()
     Deduplicator(seen.store).is_new_key("uuid-2")
     seen.crash()
     again = Deduplicator(seen.store)
-    assert not again.is_new_id(message(b"t/0/5/0"))
+    assert not again.is_new_id(message(b"2:t:0:5:0"))
     assert not again.is_new_key("uuid-1")
     assert again.is_new_key("uuid-2")
 
@@ -122,9 +115,9 @@ def test_holes_cost_nothing_and_memory_stays_bounded(seen):
 
 
 def test_what_a_receiver_of_the_version_before_has_seen_stays_seen(seen):
-    seen.store.put("id/mem.in[0]/t/0", [5, 1])
+    seen.store.put("id/mem.in[0]/2:t:0", [5, 1])
     deduplicator = Deduplicator(seen.store)
-    ids = (b"t/0/4/0", b"t/0/5/1", b"t/0/5/2", b"t/0/9/0", b"t/0/7/0")
+    ids = (b"2:t:0:4:0", b"2:t:0:5:1", b"2:t:0:5:2", b"2:t:0:9:0", b"2:t:0:7:0")
     assert [deduplicator.is_new_id(message(each)) for each in ids] == [False, False, True, True, True]
 
 
