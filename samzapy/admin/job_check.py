@@ -153,7 +153,7 @@ def look_around(
             clients.admin(system)
         known = KnownStreams(clients)
         with _reaching():
-            known.look(streams_of(config))
+            known.fetch(streams_of(config))
 
         def describe(stream: SystemStream) -> StreamDescription | None:
             with _reaching():

@@ -137,7 +137,7 @@ def columns_of(keys: Sequence[Any] | None, messages: Sequence[Any], *others: Seq
             raise TypeError(f"expected columns that have a length, such as lists, got {type(column).__name__}")
     lengths = {len(column) for column in columns if column is not None}
     if len(lengths) > 1:
-        raise ValueError(f"expected columns of one length, got {len(messages)} messages beside {sorted(lengths)}")
+        raise ValueError(f"expected columns of one length, got {len(messages)} messages and {sorted(lengths)}")
     return zip(*(repeat(None) if column is None else column for column in columns), strict=False)
 
 
@@ -189,7 +189,7 @@ class Sink(ABC):
     """A store outside the job's systems that a task writes to, and that commits with the task. It belongs to one task,
     which makes it and registers it in `init`. One thread.
 
-    1. A sink keeps the input offsets beside its rows, in one transaction.
+    1. A sink keeps the input offsets next to its rows, in one transaction.
     2. It commits in step 3 of the task's commit, before the changelog and the checkpoint. So after a crash it may be
        ahead of the checkpoint, and is never behind.
     3. The task processes the inputs between the two again, because the stores (and outputs in an aborted transaction)

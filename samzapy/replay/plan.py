@@ -125,7 +125,7 @@ def plan_replay(config: JobConfig, request: Request) -> Plan:
 def _model(config: JobConfig, clients: SystemClients, checkpoints: CheckpointManager) -> JobModel:
     """The tasks as the last start of the job has made them."""
     known = KnownStreams(clients)
-    known.look(streams_of(config))
+    known.fetch(streams_of(config))
     counts = input_partitions(config, known)
     with one_pass(checkpoints):
         inputs = follow_growth(

@@ -95,7 +95,7 @@ def preparing(
     config = without_idle_standbys(config, [name for name, spec in code.engines.items() if spec.persistent])
     with open_job(config, "driver") as (clients, checkpoints):
         streams = KnownStreams(clients)
-        streams.look(streams_of(config))
+        streams.fetch(streams_of(config))
         counts = checked_inputs(config, streams)
         check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
         check_copies(config, clients.admin, streams)
@@ -253,7 +253,7 @@ class _CheckedJob(StartableJob):
         systems = self.config.systems
         specs |= {stream: new_stream(systems[stream.system], stream.stream, 1, LOG) for stream in reported}
         self.clients.create(specs)
-        self.streams.look(missing)
+        self.streams.fetch(missing)
         for stream in missing:
             created = self.streams(stream)
             if created is None:

@@ -305,7 +305,7 @@ class KnownStreams:
         self._clients = clients
         self._known: dict[SystemStream, StreamDescription] = {}
 
-    def look(self, streams: Iterable[SystemStream]) -> None:
+    def fetch(self, streams: Iterable[SystemStream]) -> None:
         """Ask for the unknown ones in one request."""
         unknown = {stream for stream in streams if stream not in self._known}
         result = self._clients.describe(unknown)
@@ -314,7 +314,7 @@ class KnownStreams:
     def __call__(self, stream: SystemStream) -> StreamDescription | None:
         """The description of a stream, None if it does not exist."""
         if stream not in self._known:
-            self.look([stream])
+            self.fetch([stream])
         return self._known.get(stream)
 
 

@@ -44,7 +44,7 @@ class ProtobufSerde(SchemaSerde):
         def to_bytes(value: Any) -> bytes:
             nonlocal head
             if kind is None or type(value) is not kind:
-                raise SerdeError(f"expected {_wanted(kind)}, got {type(value).__name__} {value!r:.100}")
+                raise SerdeError(f"expected {_expected(kind)}, got {type(value).__name__} {value!r:.100}")
             if not head:
                 head = frame(self._written().id) + _place_bytes(_place_of(kind.DESCRIPTOR))
             data: bytes = head + value.SerializeToString()
@@ -52,7 +52,7 @@ class ProtobufSerde(SchemaSerde):
 
         return to_bytes
 
-    def _reading(self, wanted: type[Message] | None) -> Callable[[bytes], Any]:
+    def _reading(self, kind: type[Message] | None) -> Callable[[bytes], Any]:
         # By the first bytes, the length of the head and the function that reads the rest.
         known: dict[bytes, tuple[int, Callable[[bytes], Any]]] = {}
 
@@ -63,7 +63,7 @@ class ProtobufSerde(SchemaSerde):
                 place, length = _place_in(data)
                 found = known.get(data[:length])
                 if found is None:
-                    found = known[data[:length]] = length, self._reader(id_in(self.name, data), place, wanted)
+                    found = known[data[:length]] = length, self._reader(id_in(self.name, data), place, kind)
             try:
                 return found[1](data[found[0] :])
             except DecodeError as cause:
@@ -76,8 +76,8 @@ class ProtobufSerde(SchemaSerde):
     def _reader(self, schema_id: int, place: Sequence[int], kind: type[Message] | None) -> Callable[[bytes], Any]:
         written = _name_at(self._prepare(self._registry.schema_of(schema_id), writing=False), place)
         if kind is None or kind.DESCRIPTOR.full_name != written:
-            wanted = _wanted(kind) if kind is None else kind.DESCRIPTOR.full_name
-            raise SerdeError(f"protobuf serde: expected {wanted}, got {written} (schema {schema_id})")
+            expected = _expected(kind) if kind is None else kind.DESCRIPTOR.full_name
+            raise SerdeError(f"protobuf serde: expected {expected}, got {written} (schema {schema_id})")
         result: Callable[[bytes], Any] = kind.FromString
         return result
 
@@ -85,7 +85,7 @@ class ProtobufSerde(SchemaSerde):
         if self._settings.use_latest:
             return super()._written()
         if self.object_type is None:
-            raise SerdeError(f"protobuf serde: expected {_wanted(None)}")
+            raise SerdeError(f"protobuf serde: expected {_expected(None)}")
         return self._registry.id_of(self._subject(), self._schema(self.object_type.DESCRIPTOR.file))
 
     def _schema(self, file: FileDescriptor) -> Schema:
@@ -112,7 +112,7 @@ class ProtobufSerde(SchemaSerde):
         return None if self.object_type is None else self.object_type.DESCRIPTOR.full_name
 
 
-def _wanted(kind: type[Message] | None) -> str:
+def _expected(kind: type[Message] | None) -> str:
     return "an object of a generated class, named by samza.msg.type" if kind is None else shown(kind)
 
 

@@ -223,7 +223,7 @@ class DatabaseConsumer(LogConsumer):
         self._database = Database(config)
         self._clock = clock
         self._streams: dict[str, TableStream] = {}
-        self._wanted: set[str] = set()
+        self._polled: set[str] = set()
 
     def _open(self, ssps: Iterable[SystemStreamPartition]) -> None:
         with self._database.connected() as connection:
@@ -236,7 +236,7 @@ class DatabaseConsumer(LogConsumer):
         by_stream: dict[str, dict[SystemStreamPartition, int]] = {}
         for ssp, position in positions:
             by_stream.setdefault(ssp.stream, {})[ssp] = position
-        self._wanted = set(by_stream)
+        self._polled = set(by_stream)
         fetched: dict[SystemStreamPartition, Fetch] = {}
         for stream, of_stream in by_stream.items():
             if max_records > 0 and self._streams[stream].wait_s <= 0:
@@ -247,7 +247,7 @@ class DatabaseConsumer(LogConsumer):
         return fetched
 
     def _wait(self, timeout_s: float) -> float:
-        due = min((self._streams[stream].wait_s for stream in self._wanted), default=timeout_s)
+        due = min((self._streams[stream].wait_s for stream in self._polled), default=timeout_s)
         pause = min(timeout_s, max(due, _LEAST_WAIT_S))
         time.sleep(pause)
         return pause

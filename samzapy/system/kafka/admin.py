@@ -41,7 +41,7 @@ _CHANGE_S = 15.0
 #: The time-out of the first request that only reads, of the longest one, and the time for all repetitions. Each one
 #: waits twice as long as the one before: a busy broker may take seconds.
 _READ_S, _LONGEST_READ_S, _PATIENCE_S = 3.0, 12.0, 20.0
-#: The time-out of one request for offsets. librdkafka sends it to the leader that it knows, and looks the leaders up
+#: The time-out of one request for offsets. librdkafka sends it to the leader that it knows, and asks for the leaders
 #: again only after the time-out.
 _OFFSETS_S = 2.0
 #: The longest time until a topic's creation or deletion shows in the metadata, and the additional time for each new
@@ -100,17 +100,17 @@ class KafkaAdmin(SystemAdmin):
 
     def create_all(self, specs: Iterable[StreamSpec]) -> set[str]:
         """One request for all, and one wait. If one topic fails, the others are created nevertheless."""
-        wanted = {spec.stream: spec for spec in specs}
-        for spec in wanted.values():
+        by_name = {spec.stream: spec for spec in specs}
+        for spec in by_name.values():
             if spec.partitions < 1:
                 raise ConfigError(
                     [ConfigProblem(f"{spec.stream}: partitions", str(spec.partitions), "expected an integer >= 1")]
                 )
-        if not wanted:
+        if not by_name:
             return set()
-        new = [_new_topic(spec) for spec in wanted.values()]
+        new = [_new_topic(spec) for spec in by_name.values()]
         answers = self._change(lambda client: client.create_topics(new, request_timeout=_CHANGE_S))
-        built = {stream: spec for stream, spec in wanted.items() if self._was_made(stream, answers[stream])}
+        built = {stream: spec for stream, spec in by_name.items() if self._was_made(stream, answers[stream])}
         self._wait_for_leaders(built)
         return set(built)
 
@@ -159,14 +159,14 @@ class KafkaAdmin(SystemAdmin):
 
     def describe_all(self, streams: Iterable[str]) -> dict[str, StreamDescription | None]:
         """Two requests for all of them: one for the partitions, one for the configurations."""
-        wanted = list(dict.fromkeys(streams))
-        found = self._describe(wanted)
+        names = list(dict.fromkeys(streams))
+        found = self._describe(names)
         deadline = self._clock.monotonic() + _SETTLE_S
         # Brokers learn of a topic one after another, and any of them may answer.
-        while self._known & set(wanted) - found.keys() and self._clock.monotonic() < deadline:
+        while self._known & set(names) - found.keys() and self._clock.monotonic() < deadline:
             self._client.poll(_PAUSE_S)
-            found = self._describe(wanted)
-        return {stream: found.get(stream) for stream in wanted}
+            found = self._describe(names)
+        return {stream: found.get(stream) for stream in names}
 
     def _describe(self, streams: Collection[str]) -> dict[str, StreamDescription]:
         """The descriptions of the existing streams."""

@@ -99,8 +99,8 @@ class PartitionCounts(NamedTuple):
 
 
 class ClientStatistics:
-    """Keeps the newest statistics of a handle, and reads them when metrics are wanted: librdkafka hands a JSON text to
-    `note` every `statistics.interval.ms`, on the thread that polls.
+    """The newest statistics of a handle: librdkafka hands a JSON text to `note` every `statistics.interval.ms`, on the
+    thread that polls.
 
     Counters go on when another handle takes the place of one that was closed. Gauges are left out when the statistics
     are old, because nobody polls the handle or it was closed.
@@ -110,31 +110,24 @@ class ClientStatistics:
         """`period_s`: seconds between two statistics."""
         self._clock = clock
         self.period_s = period_s
-        self._newest = Measured("", 0.0)
-        self._read = ""
-        self._gauges: dict[str, float] = {}
         self._handle = ""
-        self._before: dict[str, float] = {}
-        self._counted: dict[str, float] = {}
+        #: The counters of the handles before.
+        self._before: Mapping[str, float] = {}
+        self._counters: Mapping[str, float] = {}
+        self._gauges = Measured[Mapping[str, float]]({}, 0.0)
 
     def note(self, text: str) -> None:
-        """Keep the newest statistics."""
-        self._newest = Measured(text, self._clock.monotonic())
-
-    def metrics(self) -> Mapping[str, float]:
-        """The numbers of the newest statistics by name, none before the first; one thread at a time."""
-        newest = self._newest
-        if newest.value != self._read:
-            self._parse(newest.value)
-        counters = {name: self._before.get(name, 0) + count for name, count in self._counted.items()}
-        return counters | self._gauges if newest.is_known(self._clock.monotonic(), self.period_s) else counters
-
-    def _parse(self, text: str) -> None:
+        """Take new statistics."""
         result = json.loads(text)
         if result["name"] != self._handle:
-            self._handle = result["name"]
-            self._before = {name: self._before.get(name, 0) + count for name, count in self._counted.items()}
-        self._read, self._counted, self._gauges = text, _counters(result), _gauges(result)
+            self._handle, self._before = result["name"], self._counters
+        self._counters = {name: self._before.get(name, 0) + count for name, count in _counters(result).items()}
+        self._gauges = Measured(_gauges(result), self._clock.monotonic())
+
+    def metrics(self) -> Mapping[str, float]:
+        """The numbers of the newest statistics by name, none before the first; from any thread."""
+        gauges = self._gauges
+        return {**self._counters, **(gauges.value if gauges.is_known(self._clock.monotonic(), self.period_s) else {})}
 
 
 def _counters(result: dict[str, Any]) -> dict[str, float]:
@@ -383,7 +376,7 @@ def _bound() -> ModuleType | None:
     if extension is None or ";" in str(extension.__file__):
         return None
     try:
-        # A look into confluent-kafka's module also finds what is in the libraries that it needs.
+        # confluent-kafka's module also finds what is in the libraries that it needs.
         library = ctypes.CDLL(cimpl.__file__)
         extension.bind_librdkafka(
             {
@@ -405,7 +398,7 @@ _PLUGINS = "plugin.library.paths"
 
 
 def with_extension(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties of a client whose handle the extension gets, beside the plugins that the job has chosen."""
+    """The properties of a client whose handle the extension gets, next to the plugins that the job has chosen."""
     assert extension is not None
     paths = filter(None, (properties.get(_PLUGINS), extension.__file__))
     return {**properties, _PLUGINS: ";".join(paths)}

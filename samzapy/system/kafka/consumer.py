@@ -3,7 +3,7 @@
 A position is of a topic's id, and has a leader epoch if that is known:
 
 1. librdkafka fetches by topic ids. If a topic is created again, the broker refuses the old id, and librdkafka asks for
-   the new one, says so in a log line, and goes on at the old position. So each poll looks for such lines before it
+   the new one, says so in a log line, and goes on at the old position. So each poll checks for such lines before it
    returns records.
 2. If a position has an epoch, librdkafka compares it with the log before it fetches, and when the leader changes.
 """

@@ -107,16 +107,16 @@ class NativeFetch(Fetch):
             runs, reports = self._queue.take(most, ceil(timeout_s * 1_000))
         # Calls the callbacks, of which the own queue has none. Events of no partition come here, and no records. After
         # the records: what librdkafka has logged before it fetched them is known when they are returned.
-        beside = self._client.poll(0)
+        other = self._client.poll(0)
         ssps = self._ssps
         result = [RecordBatch(ssps[topic, partition], *columns) for topic, partition, *columns in runs]
         events = [Event(KafkaError(code, text), topic, partition) for code, text, topic, partition in reports]
         if self._found:
             events += self._found
             self._found.clear()
-        if beside is not None:
-            assert beside.error() is not None, "a record has not come by the queue of its partition"
-            events.insert(0, _event_of(beside))
+        if other is not None:
+            assert other.error() is not None, "a record has not come by the queue of its partition"
+            events.insert(0, _event_of(other))
         return result, events
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ _Answer = TypeVar("_Answer")
 #: pause would keep a job from going on within 15 s after its cluster is whole again.
 FIRST_S: Final = 0.5
 LONGEST_S: Final = 8.0
-#: Seconds between two looks at the gate by a request that waits.
+#: Seconds between two checks of the gate by a request that waits.
 _SLICE_S = 0.2
 
 

@@ -247,7 +247,7 @@ class ReportedQueue(RecordQueue):
 def open_producer(
     connection: Connection, serve: Callable[[float], None], *, with_offsets: bool
 ) -> tuple[Any, RecordQueue]:
-    """A producer and its queue. `with_offsets`: the last offsets of partitions are wanted. Raises ConfigError as
+    """A producer and its queue. `with_offsets`: `settle` has to know last offsets. Raises ConfigError as
     `Connection.handle`."""
     properties = connection.properties
     if extension is None:

@@ -50,7 +50,7 @@ _CALLBACK = re.compile(r"(^logger$|^on_|_cb$|^default\.topic\.config$)")
 #: pauses for half of `reconnect.backoff.ms`, at least 11 ms: with its default of 100, every new client loses 40 ms, and
 #: a start makes eight clients. A broker that is away is tried once a second after a while, as before.
 #:
-#: With sparse connections, its default, librdkafka 2.16.1 (and older ones) does not obey these pauses where a request
+#: With sparse connections, its default, librdkafka 2.16.1 (and older ones) does not keep these pauses where a request
 #: is what asks for the connection. While the broker is dead, an admin's request to the known controller or leader makes
 #: 11,000 to 25,000 connects a second and takes a whole core, until it times out; a consumer takes 3 % of a core without
 #: any broker. A client that keeps a connection to every broker pauses always.
