@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ def bootstrap_servers(settings: SystemSettings) -> str:
 
 def consumer_properties(settings: SystemSettings, client_id: str) -> dict[str, str]:
     """For a consumer of assigned partitions. Raises ConfigError for refused keys."""
-    _raise_if_any(_refused(settings.name, "consumer", settings.consumer))
+    _raise_if_any(_refused(f"systems.{settings.name}.consumer.", settings.consumer))
     return {
         **_CONSUMER,
         **_fetch_thresholds(settings),
@@ -131,7 +131,7 @@ def producer_properties(
     settings: SystemSettings, client_id: str, transactional_id: str | None, timeout_ms: int
 ) -> dict[str, str]:
     """For an idempotent producer, transactional if it is given an id. Raises ConfigError for refused keys."""
-    _raise_if_any(_refused(settings.name, "producer", settings.producer))
+    _raise_if_any(_refused(f"systems.{settings.name}.producer.", settings.producer))
     in_order, fixed = _IN_ORDER, _IN_ORDER_FIXED
     if transactional_id is not None:
         in_order, fixed = {}, {"transactional.id": transactional_id, "transaction.timeout.ms": str(timeout_ms)}
@@ -156,21 +156,25 @@ def admin_properties(settings: SystemSettings, client_id: str) -> dict[str, str]
 
 def check_settings(settings: SystemSettings) -> None:
     """Raise ConfigError with everything that librdkafka or a guarantee forbids. Connects to nothing."""
-    problems: list[ConfigProblem] = []
+    _raise_if_any(_problems(settings))
+
+
+def _problems(settings: SystemSettings) -> Iterator[ConfigProblem]:
     try:
         bootstrap_servers(settings)
     except ConfigError as missing:
-        problems.extend(missing.problems)
+        yield from missing.problems
     for side, given in (("consumer", settings.consumer), ("producer", settings.producer)):
-        refused = _refused(settings.name, side, given)
-        problems.extend(refused)
-        unreadable = _unreadable_files(settings.name, side, given)
-        problems.extend(unreadable)
-        known = {problem.key for problem in (*refused, *unreadable)}
-        rest = {k: v for k, v in _passed(given).items() if f"systems.{settings.name}.{side}.{k}" not in known}
-        problems.extend(_tried(settings.name, side, rest))
-    problems.extend(_unknown_thresholds(settings))
-    _raise_if_any(problems)
+        prefix = f"systems.{settings.name}.{side}."
+        known = [*_refused(prefix, given), *_unreadable_files(prefix, given)]
+        yield from known
+        left_out = {"bootstrap.servers", *(problem.key.removeprefix(prefix) for problem in known)}
+        rest = {key: value for key, value in _passed(given).items() if key not in left_out}
+        yield from _tried(prefix, side, rest)
+    for key in ("samza.fetch.threshold", "samza.fetch.threshold.bytes"):
+        value = settings.properties.get(key)
+        if value is not None and not re.fullmatch(r"-?\d{1,18}", value):
+            yield ConfigProblem(f"systems.{settings.name}.{key}", value, "expected an integer")
 
 
 def _passed(given: Mapping[str, str]) -> dict[str, str]:
@@ -186,30 +190,18 @@ def _fetch_thresholds(settings: SystemSettings) -> dict[str, str]:
     return {} if records is None else {"queued.min.messages": str(max(1, int(records)))}
 
 
-def _unknown_thresholds(settings: SystemSettings) -> list[ConfigProblem]:
-    problems = []
-    for key in ("samza.fetch.threshold", "samza.fetch.threshold.bytes"):
-        value = settings.properties.get(key)
-        if value is not None and not re.fullmatch(r"-?\d{1,18}", value):
-            problems.append(ConfigProblem(f"systems.{settings.name}.{key}", value, "expected an integer"))
-    return problems
-
-
-def _refused(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
-    problems = []
+def _refused(prefix: str, given: Mapping[str, str]) -> Iterator[ConfigProblem]:
     for key, value in given.items():
         reason = _CARRIES_A_GUARANTEE.get(key)
         if reason is None and _CALLBACK.search(key):
             reason = f'No such configuration property: "{key}"'
         if reason is not None:
-            problems.append(_problem(system, side, key, value, f"cannot be set ({reason})"))
-    return problems
+            yield _problem(prefix + key, value, f"cannot be set ({reason})")
 
 
-def _unreadable_files(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
+def _unreadable_files(prefix: str, given: Mapping[str, str]) -> Iterator[ConfigProblem]:
     """The files of a connection that do not exist, or cannot be read: librdkafka's error would name neither file nor
     key."""
-    problems = []
     for key, path in given.items():
         if key not in _FILES or (key == "ssl.ca.location" and path == "probe"):
             continue
@@ -219,27 +211,22 @@ def _unreadable_files(system: str, side: str, given: Mapping[str, str]) -> list[
                 Path(path).open("rb").close()
         except (OSError, ValueError) as cause:
             reason = getattr(cause, "strerror", None) or str(cause)
-            problems.append(
-                ConfigProblem(f"systems.{system}.{side}.{key}", None, f"cannot read the file {path} ({reason})")
-            )
-    return problems
+            yield ConfigProblem(prefix + key, None, f"cannot read the file {path} ({reason})")
 
 
-def _tried(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
+def _tried(prefix: str, side: str, given: dict[str, str]) -> list[ConfigProblem]:
     """The problems that librdkafka finds with the properties, together and then one by one, on a client without an
     address. Alone, a property of a connection may lack another one: only an error that names it is about it."""
-    rest = {key: value for key, value in given.items() if key != "bootstrap.servers"}
-    if _reason(side, rest) is None:
+    together = _reason(side, given)
+    if together is None:
         return []
-    alone = {key: _reason(side, {key: value}) for key, value in rest.items()}
+    alone = {key: _reason(side, {key: value}) for key, value in given.items()}
     result = [
-        _problem(system, side, key, rest[key], reason)
+        _problem(prefix + key, given[key], reason)
         for key, reason in alone.items()
         if reason is not None and (key in reason or not _CONNECTION.match(key))
     ]
-    if result:
-        return result
-    return [ConfigProblem(f"systems.{system}.{side}", None, str(_reason(side, rest)))]
+    return result or [ConfigProblem(prefix.removesuffix("."), None, together)]
 
 
 def _reason(side: str, properties: dict[str, str]) -> str | None:
@@ -255,16 +242,15 @@ def _reason(side: str, properties: dict[str, str]) -> str | None:
     return None
 
 
-def _problem(system: str, side: str, key: str, value: str, message: str) -> ConfigProblem:
-    name = f"systems.{system}.{side}.{key}"
-    if is_secret(name):
-        return ConfigProblem(name, MASK, message.replace(value, MASK) if value else message)
-    return ConfigProblem(name, value, message)
+def _problem(key: str, value: str, message: str) -> ConfigProblem:
+    if is_secret(key):
+        return ConfigProblem(key, MASK, message.replace(value, MASK) if value else message)
+    return ConfigProblem(key, value, message)
 
 
-def _raise_if_any(problems: list[ConfigProblem]) -> None:
-    if problems:
-        raise ConfigError(problems)
+def _raise_if_any(problems: Iterable[ConfigProblem]) -> None:
+    if result := list(problems):
+        raise ConfigError(result)
 
 
 #: The client's own certificate.
