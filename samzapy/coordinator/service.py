@@ -140,8 +140,7 @@ class CoordinatorService:
 
     `address` is for containers, `url` is its URL, and `page` is the URL of the page, with the token that reads.
     `pinned_page` adds the fingerprint of the page's certificate, if it has one, as a fragment, which a browser does not
-    send. `ports` are the port of the addresses and the second one, None without. Raises EnvironmentFailure if it cannot
-    listen at an address.
+    send. Raises EnvironmentFailure if it cannot listen at an address.
     """
 
     def __init__(
@@ -168,8 +167,6 @@ class CoordinatorService:
                 self._sockets[0].close()
                 raise
             page = _url("http", "127.0.0.1", self._sockets[1])
-        first, *further = (item.getsockname()[1] for item in self._sockets)
-        self.ports: tuple[int, int | None] = (first, further[0] if further else None)
         self.page = f"{page}/?token={self.tokens.read}"
         self.pinned_page = f"{self.page}#{fingerprint}" if page == self.url and fingerprint else self.page
         raise_limit(OPEN_FILES)
@@ -179,7 +176,7 @@ class CoordinatorService:
             views(coordinator, inspector, routes),
             self.tokens,
             hosts=names,
-            cookie=f"samzapy-{first}",
+            cookie=f"samzapy-{self._sockets[0].getsockname()[1]}",
             open_to_all=PROBES,
         )
         secured = dict.fromkeys(self._sockets, None) | {self._sockets[0]: identity}

@@ -74,7 +74,9 @@ class Verification:
                 own = folder / f"{number:03d}-{plan.scenario}-{plan.guarantee.value}"
                 rows.append(Scenario(plan, target, own, partial(_say, plan)).run())
                 _say(plan, f"{'kept' if rows[-1].kept else 'BROKEN'} in {rows[-1].seconds:.0f} s")
-                self._write(rows)
+                if self.as_json is not None:
+                    # A long run may be interrupted.
+                    self.as_json.write_text("".join(json_text(row.to_json()) + "\n" for row in rows))
         self._print(rows)
         if not all(row.kept for row in rows):
             click.echo(
@@ -83,10 +85,6 @@ class Verification:
             return 1
         shutil.rmtree(folder, ignore_errors=True)
         return 0
-
-    def _write(self, rows: Sequence[Row]) -> None:
-        if self.as_json is not None:
-            self.as_json.write_text("".join(json_text(row.to_json()) + "\n" for row in rows))
 
     def _wanted(self, folder: Path) -> Target:
         """The target, not started yet. Raises click's error, ConfigError."""

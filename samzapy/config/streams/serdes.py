@@ -139,19 +139,16 @@ class SerdeKeys:
     ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password."""
 
 
-_PREFIX, _SUFFIX = "serializers.registry.", ".class"
-
-
 def parse_serdes(reader: Reader) -> dict[str, str]:
     """Class paths by serde name, the built-in ones included; nothing is imported."""
     serdes = dict(SERDES.short)
     for place in reader.values:
-        name = place.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-        if name and place == f"{_PREFIX}{name}{_SUFFIX}":
+        name = place.removeprefix(_BELOW).removesuffix(".class")
+        if name and place == f"{_BELOW}{name}.class":
             serdes[name] = reader.value(SerdeKeys, "path", serde=name) or serdes.get(name, "")
     for name, path in serdes.items():
         # A built-in one without settings is most likely not in use; if it is, its factory asks for them.
-        if path in SCHEMA_SERDES and reader.below(f"{_PREFIX}{name}."):
+        if path in SCHEMA_SERDES and reader.below(f"{_BELOW}{name}."):
             parse_schemas(reader, name, path)
     return serdes
 
@@ -228,7 +225,7 @@ def key_identity(serde: Serde | str, classes: Mapping[str, str], flat: Mapping[s
     clear.
     """
     identity = serde_identity(serde, classes)
-    sort_keys = f"{_PREFIX}{serde}.sort.keys"
+    sort_keys = f"{_BELOW}{serde}.sort.keys"
     if identity == "json" and isinstance(serde, str) and flat.get(sort_keys, "").lower() == "true":
         return "json (sort.keys)"
     return identity

@@ -105,14 +105,10 @@ _PREFIX = "systems."
 def parse_systems(reader: Reader) -> dict[str, SystemSettings]:
     """Every system that has a key, each with a factory."""
     names = {key[len(_PREFIX) :].partition(".")[0] for key in reader.values if key.startswith(_PREFIX)}
-    return {name: _system(reader, name) for name in sorted(names) if _usable(reader, name)}
-
-
-def _usable(reader: Reader, name: str) -> bool:
-    if is_name(name):
-        return True
-    reader.problem(f"systems.{name}", "expected a name of up to 100 of the characters A-Za-z0-9_-", name)
-    return False
+    for name in sorted(names):
+        if not is_name(name):
+            reader.problem(f"systems.{name}", "expected a name of up to 100 of the characters A-Za-z0-9_-", name)
+    return {name: _system(reader, name) for name in sorted(names) if is_name(name)}
 
 
 def _system(reader: Reader, name: str) -> SystemSettings:
