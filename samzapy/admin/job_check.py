@@ -112,21 +112,17 @@ def checked_inputs(config: JobConfig, describe: Describe) -> dict[SystemStream, 
     """As `input_partitions`, with UnknownStream also for a stream that fills a store and for the stream of dead
     letters."""
     counts = input_partitions(config, describe)
-    sources = {stream for store in config.stores.values() if store.source for stream in store.source.all_streams}
     letters = config.task.errors.dead_letters
-    for stream in (*sorted(sources), *([] if letters is None else [letters])):
+    for stream in (*sorted(config.sources), *([] if letters is None else [letters])):
         existing(stream, describe)
     return counts
 
 
 def streams_of(config: JobConfig) -> set[SystemStream]:
     """The streams that a start or a check looks at, whether they exist or not: to ask for all of them at once."""
-    streams = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
-    for store in config.stores.values():
-        streams |= store.source.all_streams if store.source else set()
     letters = config.task.errors.dead_letters
     kept = {stream for _, stream in (*_foundations(config), *_declared(config))}
-    return streams | kept | ({letters} if letters else set())
+    return kept | config.task.all_inputs | config.sources | ({letters} if letters else set())
 
 
 def existing(stream: SystemStream, describe: Describe) -> StreamDescription:
@@ -173,7 +169,7 @@ def look_around(
             with _reaching():
                 check_transaction_timeout(config.task.transaction_timeout_ms, clients, code.state.system)
         model = plan(config, counts, owned or {}, partitions)
-        _check_changelogs(config.stores, describe, model, exactly=code is not None and owned is not None)
+        _check_changelogs(config, describe, model, exactly=code is not None and owned is not None)
         names = [task.name for task in model.tasks]
         with _reading(records, "the owner of the checkpoints and changelogs", warn) as checkpoints:
             refuse_another_job(config, read_owner(checkpoints))
@@ -197,7 +193,7 @@ def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: 
     """Raise ConfigError if an input is a stream that earlier runs have read under another name, as after a system got
     another name: their positions would be dropped, and their state kept. A partition may start with a position of its
     own: a committed one, a startpoint, or a reset."""
-    inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
+    inputs = config.task.all_inputs
     names = {found.stream_id: stream for stream in inputs if (found := describe(stream)) is not None}
     startpoints = startpoints_from_json(
         checkpoints.read_record(JobRecord.STARTPOINTS).newest if config.startpoints else None
@@ -258,12 +254,12 @@ def _reaching() -> Iterator[None]:
         raise NotReachable(str(cause)) from cause
 
 
-def _check_changelogs(stores: Mapping[str, StoreConfig], describe: Describe, model: JobModel, *, exactly: bool) -> None:
+def _check_changelogs(config: JobConfig, describe: Describe, model: JobModel, *, exactly: bool) -> None:
     """Check the changelogs that exist; the first run creates the others. `exactly`: a start wants as many partitions as
     tasks; a command that only looks takes further ones."""
     tasks = model.changelog_partition_count
-    for store in stores.values():
-        description = None if store.changelog is None else describe(store.changelog)
+    for stream, store in config.changelogs.items():
+        description = describe(stream)
         if description is not None:
             check_described(description, store, tasks if exactly else max(tasks, description.partitions))
 
@@ -301,12 +297,11 @@ def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin], desc
 def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
     """The numbers of copies that the job file asks for, each with its key and stream."""
     place = Reader(config.resolved).place
-    for store in config.stores.values():
+    for stream, store in config.changelogs.items():
         factor = store.changelog_replication_factor
-        if store.changelog is not None and factor is not None:
-            names = {"store": store.name, "system": store.changelog.system}
-            key = place(StoreConfig, "changelog_replication_factor", **names)
-            yield key, store.changelog, factor
+        if factor is not None:
+            key = place(StoreConfig, "changelog_replication_factor", store=store.name, system=stream.system)
+            yield key, stream, factor
     checkpoints, kept = checkpoint_stream(config), config.task.checkpoint
     if checkpoints is not None and kept is not None and kept.replication_factor is not None:
         key = place(CheckpointConfig, "replication_factor", system=checkpoints.system)
@@ -316,8 +311,7 @@ def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
 def _declared(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
     """The inputs and outputs that the job file names, each once with its key."""
     named = {stream: f"streams.{stream_id}" for stream_id, stream in config.stream_ids.items()}
-    inputs = (*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs))
-    keys = {**dict.fromkeys(inputs, "task.inputs"), **named}
+    keys = {**dict.fromkeys(config.task.all_inputs, "task.inputs"), **named}
     kept = {stream for _, stream in _foundations(config)}
     return (
         (key, stream) for stream, key in sorted(keys.items()) if stream not in kept and stream.system in config.systems
@@ -325,9 +319,8 @@ def _declared(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
 
 
 def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
-    for store in config.stores.values():
-        if store.changelog is not None:
-            yield f"stores.{store.name}.changelog.replication.factor", store.changelog
+    for stream, store in config.changelogs.items():
+        yield f"stores.{store.name}.changelog.replication.factor", stream
     checkpoints = checkpoint_stream(config)
     if checkpoints is None:
         return

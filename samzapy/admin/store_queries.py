@@ -264,7 +264,7 @@ class JobInspector(Inspector):
     def __init__(self, config: JobConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self._config = config
         self._clock = clock
-        self.stores = sorted(name for name, store in config.stores.items() if store.changelog is not None)
+        self.stores = sorted(store.name for store in config.changelogs.values())
         self.streams = sorted({str(stream) for stream in config.task.inputs})
 
     def entries(self, store: str, key: str) -> Sequence[Shown]:

@@ -310,13 +310,13 @@ def refuse_foreign(
     adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED).newest)
     ends: dict[SystemStreamPartition, int] = {}
     stores: dict[SystemStreamPartition, str] = {}
-    for store in config.stores.values():
-        topic = None if store.changelog is None else describe(store.changelog)
-        if store.changelog is None or topic is None:
+    for stream, store in config.changelogs.items():
+        topic = describe(stream)
+        if topic is None:
             continue
         for number in numbers:
             if number < topic.partitions:
-                ssp = SystemStreamPartition(*store.changelog, number)
+                ssp = SystemStreamPartition(*stream, number)
                 ends[ssp], stores[ssp] = adopted.end(ssp, topic.stream_id), store.name
     refuse_records_past(ends, stores, clients)
 
@@ -349,9 +349,7 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     """
     if config.task.checkpoint is None:
         raise ConfigError.of("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")
-    stores = [
-        _logged(config.stores, name) for name in store_names or [s.name for s in config.stores.values() if s.changelog]
-    ]
+    stores = [_logged(config.stores, name) for name in store_names or [s.name for s in config.changelogs.values()]]
     found: dict[str, Mapping[int, int]] = {}
     with open_job(config, "adopt") as (clients, checkpoints):
         refuse_if_running(config, read_owner(checkpoints), take_over=take_over)

@@ -187,6 +187,16 @@ class JobConfig:
         """Name, id and keys, as tasks and plug-ins get them."""
         return JobContext(self.name, self.id, self.resolved)
 
+    @property
+    def changelogs(self) -> dict[SystemStream, StoreConfig]:
+        """The stores with a changelog, by that stream."""
+        return {store.changelog: store for store in self.stores.values() if store.changelog is not None}
+
+    @property
+    def sources(self) -> frozenset[SystemStream]:
+        """The streams that fill stores without a changelog."""
+        return frozenset().union(*(store.source.all_streams for store in self.stores.values() if store.source))
+
     def base_dir(self, store: StoreConfig) -> Path:
         return self.logged_store_base_dir if store.changelog is not None else self.non_logged_store_base_dir
 
@@ -272,8 +282,8 @@ def state_checkpoint_stream(config: JobConfig) -> SystemStream | None:
 
 def own_streams(config: JobConfig) -> Mapping[SystemStream, str]:
     """The streams that only the runtime may write to, each with its description, as `the changelog of store 's'`."""
-    logged = {store.changelog: store.name for store in config.stores.values() if store.changelog is not None}
-    return _checkpoints(config) | {stream: f"the changelog of store '{name}'" for stream, name in logged.items()}
+    logged = {stream: f"the changelog of store '{store.name}'" for stream, store in config.changelogs.items()}
+    return _checkpoints(config) | logged
 
 
 def never_inputs(config: JobConfig) -> Mapping[SystemStream, str]:
@@ -296,10 +306,10 @@ def check_changelogs(reader: Reader, config: JobConfig) -> None:
     named += ((stream, f"streams.{stream_id}") for stream_id, stream in config.stream_ids.items())
     uses = {stream: f"it is {what}" for stream, what in _checkpoints(config).items()}
     uses |= {stream: f"{key} names it too" for stream, key in reversed(named)}
-    for store in config.stores.values():
-        if store.changelog is not None and store.changelog in uses:
+    for stream, store in config.changelogs.items():
+        if stream in uses:
             key = f"stores.{store.name}.changelog"
-            reader.problem(key, f"expected a separate stream, but {uses[store.changelog]}", str(store.changelog))
+            reader.problem(key, f"expected a separate stream, but {uses[stream]}", str(stream))
 
 
 def _checkpoints(config: JobConfig) -> dict[SystemStream, str]:

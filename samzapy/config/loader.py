@@ -159,8 +159,7 @@ def _check_listing(reader: Reader, result: TaskConfig, known: Mapping[str, Syste
 
 def _has_senders(result: TaskConfig, known: Mapping[SystemStream, StreamConfig]) -> bool:
     """Whether some input is an intermediate stream."""
-    inputs = {*result.inputs, *(ssp.system_stream for ssp in result.broadcast_inputs)}
-    inputs |= {pattern.stream for pattern in result.patterns}
+    inputs = result.all_inputs.union(pattern.stream for pattern in result.patterns)
     return any(stream in known and known[stream].intermediate for stream in inputs)
 
 

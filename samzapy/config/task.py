@@ -156,6 +156,11 @@ class TaskConfig:
     chooser: ChooserConfig = field(default_factory=ChooserConfig)
     patterns: tuple[InputPattern, ...] = ()
 
+    @property
+    def all_inputs(self) -> frozenset[SystemStream]:
+        """The input streams, broadcast ones included."""
+        return frozenset(self.inputs).union(ssp.system_stream for ssp in self.broadcast_inputs)
+
     def reads(self, stream: SystemStream) -> bool:
         """Whether the stream is an input, or would be one if it existed."""
         return stream in self.inputs or any(pattern.matches(stream) for pattern in self.patterns)

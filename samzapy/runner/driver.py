@@ -142,12 +142,12 @@ def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOption
 def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[str], None]) -> None:
     """Report each changelog that gets more partitions than the job has tasks, once."""
     count = prepared.model.changelog_partition_count
-    stores = {store.changelog: store.name for store in prepared.config.stores.values() if store.changelog is not None}
+    stores = prepared.config.changelogs
 
     def check() -> bool:
         for stream, now in checks.records.clients.describe(stores).items():
             if now is not None and now.partitions > count:
-                store = stores.pop(stream)
+                store = stores.pop(stream).name
                 on_event(
                     f"warning: changelog {stream} of store '{store}' has grown from {count} to {now.partitions} "
                     f"partitions: this run goes on with the first {count}, but no start accepts it, and Kafka takes no "

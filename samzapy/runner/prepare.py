@@ -24,7 +24,6 @@ from samzapy.checkpoint.topic import one_pass
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig, checkpoint_stream
 from samzapy.config.reading.keys import keys_of
-from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.systems import LOG, new_stream
 from samzapy.config.task import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout, transactional_id, weakened_state
@@ -181,7 +180,6 @@ class _CheckedJob(StartableJob):
         reach("handover.7")
         kept = weakly_kept(config, self.streams)
         weaker = guarantee_warnings(config, load_factory, task_class)
-        read = {*self.counts, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
         return PreparedJob(
             config=config,
             model=planned.model,
@@ -194,7 +192,7 @@ class _CheckedJob(StartableJob):
             epoch=None if config.task.checkpoint is None else claim.run.epoch,
             lease_ms=claim.run.lease_ms,
             given=self.given,
-            inputs={stream: found for stream in read if (found := self.streams(stream)) is not None},
+            inputs={stream: found for stream in config.task.all_inputs if (found := self.streams(stream)) is not None},
         )
 
     def close(self) -> None:
@@ -236,7 +234,7 @@ class _CheckedJob(StartableJob):
         check_checkpoints(self.code.engines, committed.values())
         partitions = model.changelog_partition_count
         missing = set()
-        for stream, store in _logged(config).items():
+        for stream, store in config.changelogs.items():
             description = self.streams(stream)
             if description is None:
                 missing.add(stream)
@@ -247,7 +245,7 @@ class _CheckedJob(StartableJob):
 
     def _create(self, missing: Collection[SystemStream], partitions: int) -> None:
         """Create the `missing` changelogs, and the streams of metrics."""
-        logged = _logged(self.config)
+        logged = self.config.changelogs
         specs = {stream: changelog_spec(logged[stream], partitions) for stream in missing}
         reported = [each.stream for each in self.config.metrics_reporters if each.stream]
         systems = self.config.systems
@@ -281,10 +279,6 @@ class _Planned:
     inputs: Mapping[SystemStream, InputPartitions]
     inputs_before: Mapping[SystemStream, InputPartitions]
     changelog_partitions: Mapping[str, int]
-
-
-def _logged(config: JobConfig) -> dict[SystemStream, StoreConfig]:
-    return {store.changelog: store for store in config.stores.values() if store.changelog}
 
 
 def _covers(claim: Claim, job_name: str, model: JobModel) -> bool:

@@ -275,7 +275,7 @@ class StreamSerdes:
         """Raises ConfigError if an input's serde cannot decode to a class that the code names."""
         self._config = config
         self._serdes = serdes
-        self._inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
+        self._inputs = config.task.all_inputs
         self._inputs |= {pattern.stream for pattern in config.task.patterns}
         self._named = message_types(task_class)
         for stream in sorted(self._inputs):
@@ -297,8 +297,7 @@ class StreamSerdes:
         """Let the serdes of the job's streams fetch their requirements. Raises ConfigError with every problem, or
         EnvironmentFailure."""
         problems = []
-        sources = (store.source.all_streams for store in self._config.stores.values() if store.source is not None)
-        read = self._inputs.union(*sources)
+        read = self._inputs | self._config.sources
         for stream in sorted(self._config.streams):
             for serde, leaf in zip(self(stream), ("key", "msg"), strict=True):
                 try:

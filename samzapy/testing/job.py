@@ -97,9 +97,7 @@ class Streams:
     @property
     def inputs(self) -> frozenset[SystemStream]:
         """Every stream that the job reads."""
-        task, stores = self._job.task, self._job.stores.values()
-        filling = (store.source.all_streams for store in stores if store.source)
-        return frozenset(task.inputs).union({ssp.system_stream for ssp in task.broadcast_inputs}, *filling)
+        return self._job.task.all_inputs | self._job.sources
 
     def input(self, name: str) -> SystemStream:
         """The input called `name`: `in`, `system.in`, or its id. Raises ConfigError if the job reads no such stream."""

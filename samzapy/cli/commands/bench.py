@@ -66,8 +66,7 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
 
 def _own(config: JobConfig, run: str) -> dict[str, str]:
     """The keys that make a run a separate job: a changelog belongs to one job."""
-    logged = {store.name: store.changelog for store in config.stores.values() if store.changelog is not None}
-    changelogs = {f"stores.{name}.changelog": f"{stream}-{run}" for name, stream in logged.items()}
+    changelogs = {f"stores.{s.name}.changelog": f"{stream}-{run}" for stream, s in config.changelogs.items()}
     return {"job.id": f"{config.id}-{run}", **changelogs}
 
 

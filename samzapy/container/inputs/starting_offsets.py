@@ -180,7 +180,7 @@ def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Ch
     """The checkpoint without the positions of streams that are no longer inputs of the job; a warning names these."""
     if checkpoint is None:
         return None
-    inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
+    inputs = config.task.all_inputs
     former = sorted({ssp.system_stream for ssp in checkpoint.input_offsets} - inputs)
     if not former:
         return checkpoint

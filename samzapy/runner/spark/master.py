@@ -233,7 +233,7 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
     if problems:
         raise ConfigError(problems)
     warnings, base = [], config.logged_store_base_dir
-    if not base.is_absolute() and any(store.changelog is not None for store in config.stores.values()):
+    if not base.is_absolute() and config.changelogs:
         warnings.append(
             f"job.logged.store.base.dir: '{base}' is relative, and the executors of {address} work in folders that no "
             "later run uses, so each start restores from the changelogs; set an absolute path here, or "
