@@ -25,7 +25,7 @@ import msgspec
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec
 from samzapy.checkpoint.topic import Clients, read_to
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig, state_checkpoint_topic
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
 from samzapy.strict_json import Natural, Time, decode
@@ -58,12 +58,10 @@ class TopicCheckpointStore:
         clients: Clients,
         *,
         job: tuple[str, str],
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """The topic is created by `spec` if it does not exist. `job`: name and id."""
         self._system, self._spec, self._task, self._job = system, spec, task, job
         self._clients = clients
-        self._clock = clock
         self._ssp: SystemStreamPartition | None = None
         self._values: dict[int, dict[_Part, bytes]] = {}
         self._parts: dict[int, set[_Part]] = {}
@@ -141,7 +139,7 @@ class TopicCheckpointStore:
         consumer = self._clients.consumer(self._system)
         consumer.start({ssp: bound.oldest})
         try:
-            read_to(consumer, ssp, bound.upcoming, self._take, self._clock, self.patience_s, _POLL_RECORDS)
+            read_to(consumer, ssp, bound.upcoming, self._take, SYSTEM_CLOCK, self.patience_s, _POLL_RECORDS)
         finally:
             consumer.close()
         self._parts = {time_ms: set(found) for time_ms, found in self._values.items() if found}

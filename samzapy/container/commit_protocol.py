@@ -257,7 +257,8 @@ class CommitProtocol:
                     flushed.add(id(producer))
         reach("commit.3a")
         for task in tasks:
-            task.sinks.commit(offsets[task.name])
+            if task.has_sinks:
+                task.sinks.commit(offsets[task.name])
         reach("commit.3")
 
     def _checkpoints(self, tasks: Sequence[TaskInstance], positions: Positions) -> dict[str, Checkpoint]:

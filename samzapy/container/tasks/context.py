@@ -311,8 +311,7 @@ class KeptStateCheckpoints(StateCheckpoints):
 
 
 class TaskSinks:
-    """The sinks of one task; without sinks every call does nothing. An exception of a sink becomes TaskFailed, unless
-    it is an error of samzapy."""
+    """The sinks of one task. An exception of a sink becomes TaskFailed, unless it is an error of samzapy."""
 
     def __init__(self, task_name: str) -> None:
         self._task_name = task_name
@@ -321,10 +320,6 @@ class TaskSinks:
 
     def add(self, sinks: Iterable[Sink]) -> None:
         self._sinks = (*self._sinks, *sinks)
-
-    @property
-    def registered(self) -> bool:
-        return bool(self._sinks)
 
     def open(
         self,

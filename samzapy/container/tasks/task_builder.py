@@ -172,7 +172,7 @@ class TaskBuilder:
         if checkpoint is not None:
             count_moves(before, task.committable(), self._metrics)
         task.event_clock.resume(checkpoint)
-        if task.sinks.registered:
+        if task.has_sinks:
             lacking = task.sinks.open(
                 TaskAttempt(config.job_name, task.name, epoch, context.ssps, start.input_ids),
                 offsets,

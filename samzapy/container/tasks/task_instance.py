@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable, iscoroutine
 from typing import Any, NoReturn
@@ -137,7 +137,7 @@ class TaskInstance:
         self.timers = timers
         self.checkpoints = checkpoints
         self.sinks = TaskSinks(name)
-        self._has_sinks = False
+        self.has_sinks = False
         self.touched = False
         self.processed = 0
         #: The times of the last processed messages, in milliseconds since 1970.
@@ -158,14 +158,14 @@ class TaskInstance:
         if isinstance(self.task, InitableTask):
             self.call("init", self.task.init, context)
 
-    def started(self, replayed: Mapping[SystemStreamPartition, int], sinks: Iterable[Sink] = ()) -> None:
+    def started(self, replayed: Mapping[SystemStreamPartition, int], sinks: Sequence[Sink] = ()) -> None:
         """`init` has returned and has registered `sinks`. For its private state the task starts before the committed
         offsets `replayed`."""
         self._replayed, self._serialized = dict(replayed), dict(self.offsets)
         if self.checkpoints is not None:
             self.checkpoints.started()
         self.sinks.add(sinks)
-        self._has_sinks = self.sinks.registered
+        self.has_sinks = bool(sinks)
 
     def join(self, run_id: str | None) -> None:
         """Make the task part of a run, None for no run. An earlier attempt of the run may have called
@@ -305,7 +305,7 @@ class TaskInstance:
         return self._ended_at is not None and self._ended_at == self.committable()
 
     def over_budget(self) -> bool:
-        return self.stores.over_budget() or (self._has_sinks and self.sinks.full())
+        return self.stores.over_budget() or (self.has_sinks and self.sinks.full())
 
     def publish(self, metrics: MetricsRegistry) -> None:
         metrics.gauge(self.name, "processed").set(self.processed)
@@ -328,7 +328,8 @@ class TaskInstance:
             metrics.gauge(self.name, f"store.{name}").set(value)
         for store, offset in self.changelog_offsets.items():
             metrics.gauge(self.name, f"store.{store}.changelog-offset").set(offset)
-        self.sinks.publish(metrics)
+        if self.has_sinks:
+            self.sinks.publish(metrics)
 
     def committed(self, metrics: MetricsRegistry) -> None:
         self.touched = False
