@@ -176,22 +176,13 @@ def message_types(task: type) -> MessageTypes:
     not exist when the code runs."""
     for kind, method in _METHODS.items():
         if issubclass(task, kind):
-            found = _of_bases(task, kind)
-            if found == MessageTypes():
-                found = _of_parameter(task, method)
-            return found
+            by_bases = MessageTypes(*map(_counting, _arguments(task, kind) or ()))
+            return _of_parameter(task, method) if by_bases == MessageTypes() else by_bases
     return MessageTypes()
 
 
-def _of_bases(task: type, kind: type) -> MessageTypes:
-    """The arguments in the brackets of `kind` among the bases of `task`, through the classes between them."""
-    arguments = _arguments(task, kind)
-    if arguments is None:
-        return MessageTypes()
-    return MessageTypes(*map(_counting, arguments))
-
-
 def _arguments(task: type, kind: type) -> tuple[Any, ...] | None:
+    """The arguments in the brackets of `kind` among the bases of `task`, through the classes between them."""
     names = _names_of(task)
     for base in vars(task).get("__orig_bases__", task.__bases__):
         origin = get_origin(base) or base

@@ -206,11 +206,6 @@ class SystemClients:
         """The properties of a system."""
         return self._factory(system).traits(self._settings[system])
 
-    def stream_ids(self, streams: Iterable[SystemStream]) -> dict[SystemStream, str]:
-        """The current ids of the existing streams; one request per system."""
-        described = self.describe(streams)
-        return {stream: item.stream_id for stream, item in described.items() if item is not None}
-
     def stream_id(self, stream: SystemStream) -> str:
         """The id that distinguishes a stream from earlier and later ones of its name; asked once. Raises
         UnknownStream."""

@@ -36,7 +36,8 @@ class StartingPositions:
         self._metrics = metrics
         self._now_ms = now_ms
         self._logs: Mapping[SystemStreamPartition, OffsetRange] = clients.offsets(model.ssps)
-        self._ids = clients.stream_ids({ssp.system_stream for ssp in model.ssps})
+        described = clients.describe({ssp.system_stream for ssp in model.ssps})
+        self._ids = {stream: item.stream_id for stream, item in described.items() if item is not None}
 
     def starts(
         self,

@@ -47,26 +47,22 @@ def is_due(database: Database, settings: TopicSettings, slot: int) -> bool:
 def clean(database: Database, settings: TopicSettings, slot: int, now_ms: int) -> int:
     """Drop the records that the topic's policy does not keep; returns their number."""
     with database.alone():
-        return _clean(database, settings, slot, now_ms)
-
-
-def _clean(database: Database, settings: TopicSettings, slot: int, now_ms: int) -> int:
-    with database.read():
-        result = bounds(database, slot)
-        row = database.execute("SELECT dirty_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
-        kept = first_not_older(database, slot, now_ms - settings.retention_ms) if settings.expires else None
-    if result is None:
-        return 0
-    removed = 0
-    if settings.expires:
-        before = max(result.oldest, min(result.upcoming if kept is None else kept, result.stable))
-        with database.write():
-            database.execute("UPDATE partitions SET oldest = max(oldest, ?) WHERE slot = ?", (before, slot))
-        removed += _drop(database, slot, _EXPIRED, (slot, before))
-    if settings.compacted:
-        removed += _compact(database, settings, slot, result.stable, now_ms)
-    _count(database, slot, row[0])
-    return removed
+        with database.read():
+            result = bounds(database, slot)
+            row = database.execute("SELECT dirty_records FROM partitions WHERE slot = ?", (slot,)).fetchone()
+            kept = first_not_older(database, slot, now_ms - settings.retention_ms) if settings.expires else None
+        if result is None:
+            return 0
+        removed = 0
+        if settings.expires:
+            before = max(result.oldest, min(result.upcoming if kept is None else kept, result.stable))
+            with database.write():
+                database.execute("UPDATE partitions SET oldest = max(oldest, ?) WHERE slot = ?", (before, slot))
+            removed += _drop(database, slot, _EXPIRED, (slot, before))
+        if settings.compacted:
+            removed += _compact(database, settings, slot, result.stable, now_ms)
+        _count(database, slot, row[0])
+        return removed
 
 
 def _compact(database: Database, settings: TopicSettings, slot: int, until: int, now_ms: int) -> int:

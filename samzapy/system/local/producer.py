@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count, repeat
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
@@ -33,19 +33,13 @@ from samzapy.system.local.streams import (
 from samzapy.system.producing import KeyHashes, ProducerCalls
 
 
-class Columns:
+class Columns(NamedTuple):
     """Records of one partition in order: columns of equal length."""
 
-    __slots__ = ("headers", "keys", "timestamps", "values")
-
-    def __init__(self) -> None:
-        self.keys: list[bytes | None] = []
-        self.values: list[bytes | None] = []
-        self.timestamps: list[int] = []
-        self.headers: list[Headers | None] = []
-
-    def __len__(self) -> int:
-        return len(self.keys)
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps: list[int]
+    headers: list[Headers | None]
 
 
 Batches = Mapping[SystemStreamPartition, Columns]
@@ -75,14 +69,14 @@ class PendingRecords:
         now = self._log.clock.wall_ms()
         stamps = [now if time is None else time for time in columns.timestamps or absent]
         if isinstance(columns.partitions, int):
-            self._extend(stream, columns.partitions, keys, values, stamps, headers)
+            self._queue(stream, columns.partitions, (keys, values, stamps, headers))
             return
         places: dict[int, list[int]] = {}
         for place, partition in enumerate(self._partitions(columns, keys, absent)):
             places.setdefault(partition, []).append(place)
         for partition, chosen in places.items():
-            parts: list[list[Any]] = [[column[place] for place in chosen] for column in (keys, values, stamps, headers)]
-            self._extend(stream, partition, *parts)
+            own = [[column[place] for place in chosen] for column in (keys, values, stamps, headers)]
+            self._queue(stream, partition, own)
 
     def take(self) -> dict[SystemStreamPartition, Columns]:
         """Take all queued records, in order per partition."""
@@ -104,26 +98,17 @@ class PendingRecords:
             for number, key in zip(absent if named is None else named, keys, strict=True)
         ]
 
-    def _extend(
-        self,
-        stream: str,
-        partition: int,
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        timestamps: Sequence[int],
-        headers: Sequence[Headers | None],
-    ) -> None:
+    def _queue(self, stream: str, partition: int, added: Sequence[Sequence[Any]]) -> None:
+        """Queue records of one partition, as the columns of `Columns`."""
         topic, target = self._topic_of(stream), SystemStreamPartition(self._log.system, stream, partition)
         topic.slot(target)
-        settings = topic.settings
-        if settings.compacted and None in keys:
+        keys, values, timestamps, headers = added
+        if topic.settings.compacted and None in keys:
             raise ProducerError(f"{target}: a record of a compacted stream needs a key, got None")
-        sizes = _sizes(keys, values, headers)
-        if max(sizes) > settings.max_message_bytes:
-            raise RecordTooLarge(str(target), max(sizes), settings.max_message_bytes)
-        columns = self._columns.get(target)
-        if columns is None:
-            columns = self._columns[target] = Columns()
+        sizes, limit = _sizes(keys, values, headers), topic.settings.max_message_bytes
+        if max(sizes) > limit:
+            raise RecordTooLarge(str(target), max(sizes), limit)
+        columns = self._columns.setdefault(target, Columns([], [], [], []))
         columns.keys.extend(keys)
         columns.values.extend(values)
         columns.timestamps.extend(timestamps)
@@ -257,7 +242,7 @@ class LogProducer(ColumnProducer):
         self._last.update(last)
         for ssp, columns in batches.items():
             topic = self._streams[ssp.stream]
-            self._cleaner.note(topic.settings, topic.slot(ssp), len(columns))
+            self._cleaner.note(topic.settings, topic.slot(ssp), len(columns.keys))
 
     @contextmanager
     def _writing(self) -> Iterator[Database]:
@@ -282,9 +267,9 @@ class LogProducer(ColumnProducer):
                 raise UnknownStream(ssp.system, ssp.stream, self._log.where)
             self._streams[ssp.stream], slot = topic, topic.slot(ssp)
             row = database.execute(_UPCOMING, (slot,)).fetchone()
-        first, end = row[0], row[0] + len(columns)
+        first, end = row[0], row[0] + len(columns.keys)
         database.executemany(_INSERT, _rows(slot, first, end, columns))
-        database.execute(_GROW, (end, len(columns), slot))
+        database.execute(_GROW, (end, end - first, slot))
         if self._owner is not None:
             database.execute(_OPEN, (slot, first, end, self._owner.transactional_id))
         return int(end - 1)
