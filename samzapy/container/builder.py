@@ -114,6 +114,8 @@ class ContainerBuilder:
                 self._checkpoints.read_record(JobRecord.STARTPOINTS).newest if self.config.startpoints else None
             )
             adopted = self._checkpoints.read_record(JobRecord.ADOPTED).newest
+        # A reader that nobody polls would go on to fetch what every commit writes.
+        self._checkpoints.close()
         return JobProgress(checkpoints, startpoints_from_json(startpoints), Adopted.from_json(adopted))
 
     def starts(

@@ -71,6 +71,8 @@ _FIRST_ATTEMPT_S = 1.0
 _PAUSE_S = 0.1
 #: librdkafka's names for its lines about lost connections and requests without an answer.
 _DISTURBANCES = frozenset({"FAIL", "REQTMOUT"})
+#: A connection that failed before it was up has carried no request.
+_NEVER_UP = re.compile(r"in state (INIT|TRY_CONNECT|CONNECT|SSL_HANDSHAKE|AUTH_\w+|APIVERSION_QUERY)\)")
 #: librdkafka's line about a partition that it could not add to a transaction for a lack of rights.
 _REFUSED_PARTITION = re.compile(r'partition "(.+)" \[(\d+)\] to transaction: .*authorization failed', re.IGNORECASE)
 #: librdkafka warns at every start that this property is experimental. It is set on purpose.
@@ -168,7 +170,8 @@ class Connection:
 
     Messages name `system`, `servers`, and `who` the client is. `refused_partition`: the topic and partition that a
     transaction was not allowed to write to, which librdkafka only logs. `disturbed`: a connection was lost or a request
-    was not answered in time, so librdkafka may have sent something twice.
+    was not answered in time, so librdkafka may have sent something twice. A broker that is away and refuses every new
+    connection is no disturbance: a producer that took over at each of them would do nothing else.
     """
 
     def __init__(
@@ -210,12 +213,12 @@ class Connection:
 
     def note(self, error: KafkaError) -> None:
         """Take an error: librdkafka's `error_cb`."""
-        self.disturbed = True
         text = one_line(error)
         # After the reason for a lost connection librdkafka also reports that it is lost, or that all are: less useful.
-        repeated = _LOST in text and _HANDSHAKE in self.last
-        if not repeated and error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self.last = text
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self.disturbed |= _NEVER_UP.search(text) is None
+            if _LOST not in text or _HANDSHAKE not in self.last:
+                self.last = text
         if error.code() in UNKNOWN_PARTITION:
             self.missing = True
         if is_refused(error):
@@ -225,7 +228,7 @@ class Connection:
         """Take a log line: librdkafka's `logger`, the only place where it reports most lost connections and late
         answers."""
         if facility in _DISTURBANCES:
-            self.disturbed = True
+            self.disturbed |= _NEVER_UP.search(line) is None
             if _FIRST_WORD in line:
                 self.last = f"it closes connections at once; is systems.{self.system}.consumer.security.protocol right?"
         elif facility == "ADDPARTS" and (found := _REFUSED_PARTITION.search(line)):

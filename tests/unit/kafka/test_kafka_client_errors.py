@@ -28,6 +28,15 @@ def test_a_lost_connection_and_a_late_answer_are_disturbances(facility):
     assert connection.disturbed
 
 
+@pytest.mark.parametrize("state", ["CONNECT", "SSL_HANDSHAKE", "AUTH_REQ", "APIVERSION_QUERY"])
+def test_a_connection_that_was_never_up_is_no_disturbance(state):
+    connection = Connection("kafka", "here:9092")
+    reason = f"Connect to here:9092 failed: Connection refused (after 2ms in state {state})"
+    connection.log(logging.ERROR, FORM, "FAIL", "p", reason)
+    connection.note(KafkaError(KafkaError._TRANSPORT, reason))
+    assert not connection.disturbed
+
+
 def test_an_error_beside_the_calls_is_a_disturbance():
     connection = Connection("kafka", "here:9092")
     connection.note(KafkaError(KafkaError._TRANSPORT))
@@ -186,6 +195,6 @@ def test_a_cluster_that_is_not_reached_is_noted_by_both_ways_to_fetch(compiled, 
         if connection.last:
             break
     assert "127.0.0.1:1" in connection.last
-    assert connection.disturbed
+    assert not connection.disturbed
     fetch.close()
     client.close()
