@@ -118,11 +118,6 @@ class Selection:
             return key in self.keys
         return (self.lower is None or key >= self.lower) and (self.upper is None or key < self.upper)
 
-    @property
-    def everything(self) -> bool:
-        """Whether every key is wanted."""
-        return self == Selection()
-
 
 @final
 class Contents:

@@ -124,8 +124,8 @@ class Store:
     """
 
     __slots__ = (
-        "_appended_bytes", "_clock", "_doubt", "_flushing", "_marked_s", "_own", "_restore", "_set_aside",
-        "backup", "changelog", "end", "engine", "files", "filling", "identity", "label", "offset", "result", "spec",
+        "_appended_bytes", "_clock", "_doubt", "_marked_s", "_restore", "_set_aside",
+        "backup", "changelog", "end", "engine", "files", "filling", "flushing", "identity", "label", "offset", "own_offset", "result", "spec",
         "stack", "state", "tail",
     )  # fmt: skip
 
@@ -157,7 +157,8 @@ class Store:
         self._doubt = doubt
         #: The changelog offset up to which the restored engine is complete, -1 for none.
         self.offset = -1 if tail is None else max(tail.bound, tail.start) - 1
-        self._own = self.offset if tail is None or tail.known_end is None else tail.known_end - 1
+        #: The offset of the last changelog record that the task has written, -1 for none.
+        self.own_offset = self.offset if tail is None or tail.known_end is None else tail.known_end - 1
         self.end: ChangelogEnd | None = None
         self.backup: StoreBackup | None = None
         self._restore: StoreRestore | None = None
@@ -165,7 +166,7 @@ class Store:
         self._set_aside = False
         self._appended_bytes = 0
         self._clock = clock
-        self._flushing = Flushing(files.engine, spec.config.flush_interval_ms, clock, FLUSH_RECORDS)
+        self.flushing = Flushing(files.engine, spec.config.flush_interval_ms, clock, FLUSH_RECORDS)
         self._marked_s = clock.monotonic()
 
     def __str__(self) -> str:
@@ -244,7 +245,7 @@ class Store:
         changed."""
         changes = self.stack.uncommitted.changes
         if not changes or self.changelog is None:
-            return self._own
+            return self.own_offset
         last = last_of(self.changelog)
         if last is None or last <= self.offset:
             at = "nowhere" if last is None else f"at offset {last}"
@@ -256,14 +257,9 @@ class Store:
             )
         if self.end is not None:
             self.end.sent(last, len(changes))
-        self._own = last
+        self.own_offset = last
         self._appended_bytes += _size(changes, stamped=self.identity.stamped)
         return last
-
-    @property
-    def own_offset(self) -> int:
-        """The offset of the last changelog record that the task has written; -1 for none."""
-        return self._own
 
     def apply(self, offset: int, input_offsets: Mapping[SystemStreamPartition, int]) -> None:
         """One write of the changes and their marker; no write without changes.
@@ -280,14 +276,14 @@ class Store:
             self._write(changes, complete, input_offsets, self._clock.wall_ms())
             if self.backup is not None:
                 self.backup.committed()
-        self.flush_if_due()
+        self.flushing.flush_if_due()
 
     def keep(self, input_offsets: Mapping[SystemStreamPartition, int], time_ms: int) -> None:
         """Write the entries of a store that is filled from streams, with the positions in the streams, also without
         changes, so that the streams are not read again. No record after the positions is older than `time_ms`."""
         self.stack.store.flush()
         self._write(self.stack.uncommitted.changes, self.offset, input_offsets, time_ms)
-        self.flush_if_due()
+        self.flushing.flush_if_due()
 
     def _write(
         self, changes: Changes, offset: int, input_offsets: Mapping[SystemStreamPartition, int], time_ms: int
@@ -297,17 +293,8 @@ class Store:
         self.offset = offset
         self._marked_s = self._clock.monotonic()
         # The marker counts as a change.
-        self._flushing.written(len(changes) + 1, self._marked_s)
+        self.flushing.written(len(changes) + 1, self._marked_s)
         self.stack.uncommitted.clear()
-
-    def flush_if_due(self) -> None:
-        """Flush the engine if the unflushed changes are so many, or so old, that a restore after a kill would take
-        long."""
-        self._flushing.flush_if_due()
-
-    def flush_engine(self) -> None:
-        """Flush the engine's memory to disk."""
-        self._flushing.flush()
 
     def close(self) -> None:
         """Close the stack, then the engine."""

@@ -122,13 +122,13 @@ class TaskStores:
         commits."""
         with self._poisoned_by_failure():
             for store in self.held.values():
-                store.flush_if_due()
+                store.flushing.flush_if_due()
 
     def flush_engines(self) -> None:
         """Flush the engines' memory to disk: at a graceful stop, so that the next start is quick."""
         with self._poisoned_by_failure():
             for store in self.held.values():
-                store.flush_engine()
+                store.flushing.flush()
         for store in self.held.values():
             if store.backup is not None:
                 store.backup.settle()

@@ -87,7 +87,8 @@ class LocalFiles:
             raise
         if engine is not None:
             engine.close()
-        self._put_out_of_the_way(self.path, kind, reason)
+        aside = set_aside(self.path, kind, self._clock.wall_ms())
+        _LOG.warning("The local store %s is not used: %s. It was set aside as %s.", self.path, reason, aside.name)
         return OpenedFiles(self._open(self.path), self.path, reason=reason)
 
     def open_empty(self) -> OpenedFiles:
@@ -179,10 +180,6 @@ class LocalFiles:
             except StoreLocked:
                 pause.wait(_LOCK_RETRY_S)
         return self._spec.open(path, self._tasks)
-
-    def _put_out_of_the_way(self, path: Path, kind: RefusedAs, reason: str) -> None:
-        aside = set_aside(path, kind, self._clock.wall_ms())
-        _LOG.warning("The local store %s is not used: %s. It was set aside as %s.", path, reason, aside.name)
 
 
 def is_empty(engine: StorageEngine) -> bool:

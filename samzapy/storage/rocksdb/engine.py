@@ -43,15 +43,16 @@ _NONE = type(None)
 _LONGEST_CALL_S = 10.0
 _CLOSE_RETRY_S = 0.01
 
-_GAUGES = {
-    "rocksdb.estimate-num-keys": "estimate-num-keys",
-    "rocksdb.cur-size-active-mem-table": "cur-size-active-mem-table",
-    "rocksdb.cur-size-all-mem-tables": "cur-size-all-mem-tables",
-    "rocksdb.size-all-mem-tables": "size-all-mem-tables",
-    "rocksdb.estimate-table-readers-mem": "estimate-table-readers-mem",
-    "rocksdb.total-sst-files-size": "total-sst-files-size",
-    "rocksdb.block-cache-usage": "block-cache-usage",
-}
+#: The properties of RocksDB to publish, without their prefix `rocksdb.`.
+_GAUGES = (
+    "estimate-num-keys",
+    "cur-size-active-mem-table",
+    "cur-size-all-mem-tables",
+    "size-all-mem-tables",
+    "estimate-table-readers-mem",
+    "total-sst-files-size",
+    "block-cache-usage",
+)
 
 
 class RocksDbCursor:
@@ -208,7 +209,7 @@ class RocksDbStorageEngine(StorageEngine):
         self._open: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot] = weakref.WeakSet()
         self._write_options = WriteOptions()
         self._write_options.disable_wal = not wal
-        self._gauges = _GAUGES | {f"rocksdb.{name}": name for name in properties}
+        self._gauges = dict.fromkeys([*_GAUGES, *properties])
         if ownership is not None:
             ownership.watch(self)
 
@@ -242,7 +243,8 @@ class RocksDbStorageEngine(StorageEngine):
 
     def write(self, changes: Changes, marker: bytes) -> None:
         """Write `changes` and the marker as one WriteBatch. Raises StoreError for the one reserved key."""
-        self._refuse_reserved(changes)
+        if MARKER_KEY in changes:
+            raise StoreError(f"{self._path}: key {MARKER_KEY!r} is reserved")
         batch = WriteBatch(raw_mode=True)
         values = changes.values()
         try:
@@ -284,10 +286,6 @@ class RocksDbStorageEngine(StorageEngine):
             raise self._failure(cause, "loading a file") from cause
         finally:
             file.unlink(missing_ok=True)
-
-    def _refuse_reserved(self, changes: Changes) -> None:
-        if MARKER_KEY in changes:
-            raise StoreError(f"{self._path}: key {MARKER_KEY!r} is reserved")
 
     def marker(self) -> bytes | None:
         try:
@@ -333,8 +331,8 @@ class RocksDbStorageEngine(StorageEngine):
         """RocksDB's own properties that are worth a gauge."""
         if isinstance(self._db, _Gone):
             return {}
-        found = {name: self._db.property_int_value(key) for key, name in self._gauges.items()}
-        return {name: float(value) for name, value in found.items() if value is not None}
+        values = {name: self._db.property_int_value(f"rocksdb.{name}") for name in self._gauges}
+        return {name: float(value) for name, value in values.items() if value is not None}
 
     def disown(self) -> Any:
         """Give the handle up without a close, in a forked child, and refuse every later call."""

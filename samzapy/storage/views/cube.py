@@ -16,7 +16,7 @@ from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
 from samzapy.config.stores.engines import CubeKeys, read_engine
 from samzapy.errors import ConfigError, ConfigProblem, StoreRefused
-from samzapy.storage.views import is_name, key, names
+from samzapy.storage.views import check_lengths, is_name, key, names
 
 #: A measure's value; None where a fact has none.
 Number = int | float | None
@@ -220,8 +220,7 @@ class CubeStore:
         """
         design, store = self._design, self._store
         if dimensions.keys() != self._dimensions:
-            wanted = ", ".join(design.dimensions)
-            raise StoreRefused(f"store '{self._name}': a fact has the dimensions {wanted}, got {dimensions!r:.200}")
+            raise self._other_dimensions(dimensions)
         encoded = self._encoded
         try:
             parts = {name: encoded[type(value)][value] for name, value in dimensions.items()}
@@ -246,15 +245,10 @@ class CubeStore:
         """
         design, store, given = self._design, self._store, measures or {}
         if dimensions.keys() != self._dimensions:
-            wanted = ", ".join(design.dimensions)
-            raise StoreRefused(
-                f"store '{self._name}': facts have the dimensions {wanted}, got {list(dimensions)!r:.200}"
-            )
+            raise self._other_dimensions(dimensions)
+        check_lengths(*dimensions.values(), *given.values())
         parts = {name: list(map(self._part, column)) for name, column in dimensions.items()}
-        lengths = {len(column) for column in (*parts.values(), *given.values())}
-        if len(lengths) > 1:
-            raise ValueError(f"expected columns of one length, got {sorted(lengths)}")
-        rows = zip(*given.values(), strict=True) if given else [()] * lengths.pop()
+        rows = zip(*given.values(), strict=True) if given else [()] * len(parts[design.dimensions[0]])
         facts = [fact_of(self._values(dict(zip(given, row, strict=True)))) for row in rows]
         cells: dict[bytes, list[Any]] = {}
         for prefix, rollup in self._rollups:
@@ -267,6 +261,10 @@ class CubeStore:
         if store.get(_DESIGN) is None:
             store.put(_DESIGN, design.described())
         store.merge_all(cells, merged)
+
+    def _other_dimensions(self, dimensions: Mapping[str, Any]) -> StoreRefused:
+        known, given = ", ".join(self._design.dimensions), list(dimensions)
+        return StoreRefused(f"store '{self._name}': a fact has the dimensions {known}, got {given!r:.200}")
 
     def _part(self, value: Value) -> bytes:
         try:

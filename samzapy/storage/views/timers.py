@@ -46,26 +46,22 @@ class FirstTimers:
     in memory until it is the first; then the time of its key decides. So the undo of a message needs no call.
     """
 
-    __slots__ = ("_heap", "_until", "due", "passed_ms", "times")
+    __slots__ = ("_heap", "due", "passed_ms", "times", "until")
 
     def __init__(self, letter: bytes) -> None:
         """`letter` stands for the clock in the keys of the store."""
         self.times, self.due = b"k" + letter, b"t" + letter
         self._heap: list[Place] = []
-        self._until: Key | None = (-(2**63), b"")
+        #: The last entry in memory; None if all are.
+        self.until: Key | None = (-(2**63), b"")
         #: The greatest time of a timer that came due: timers for later times still have their due entries.
         self.passed_ms: float = -inf
-
-    @property
-    def until(self) -> Key | None:
-        """The last entry in memory; None if all are."""
-        return self._until
 
     def earliest(self) -> int:
         """A time before which there is no timer, NEVER if there is none at all. It may be too early."""
         if self._heap:
             return self._heap[0][0]
-        return NEVER if self._until is None else self._until[0]
+        return NEVER if self.until is None else self.until[0]
 
     @property
     def overfull(self) -> bool:
@@ -74,7 +70,7 @@ class FirstTimers:
 
     def add(self, place: Place) -> bool:
         """Add a place; returns False if it is behind the places in memory, so that only the store has it."""
-        if self._until is not None and place[:2] > self._until:
+        if self.until is not None and place[:2] > self.until:
             return False
         heappush(self._heap, place)
         return True
@@ -87,13 +83,13 @@ class FirstTimers:
         while kept < len(heap) and heap[kept][:2] == heap[kept - 1][:2]:
             kept += 1
         self._heap, dropped = heap[:kept], heap[kept:]
-        self._until = self._heap[-1][:2]
+        self.until = self._heap[-1][:2]
         return [place for place in dropped if place[0] != place[2]]
 
     def read(self, places: list[Place]) -> None:
         """Take the store's next entries, READ of them unless there are no more; called when memory has none."""
         self._heap = places
-        self._until = places[-1][:2] if len(places) == READ else None
+        self.until = places[-1][:2] if len(places) == READ else None
 
     def take(self, now_ms: int) -> Place | None:
         """Take out the first place if it is due at `now_ms`."""
@@ -102,7 +98,7 @@ class FirstTimers:
 
     def reads_on(self, now_ms: int) -> bool:
         """Whether timers that are due at `now_ms` may be in the store only."""
-        return not self._heap and self._until is not None and self._until[0] <= now_ms
+        return not self._heap and self.until is not None and self.until[0] <= now_ms
 
 
 class Timer(NamedTuple):
@@ -151,7 +147,8 @@ class TimerStore(Timers):
         if before is None or time_ms < before or before <= first.passed_ms:
             if before is not None:
                 store.delete(first.due + _bytes(before) + packed)
-            _add_due(store, first, time_ms, packed)
+            store.put(first.due + _bytes(time_ms) + packed, True)
+            first.add((time_ms, packed, time_ms))
         if clock is TimerClock.EVENT and time_ms <= self.interrupt_until:
             self.interrupt()
 
@@ -260,12 +257,8 @@ class TimerStore(Timers):
                 continue
             time_ms, packed, entry_ms = place
             other = found.get(packed)
-            if (
-                moved is not None
-                and moved[1] == packed
-                and moved[0] == time_ms
-                and self._stands_for(first, moved, place)
-            ):
+            # A place that has just moved is enough for another one of the same timer and time, if it has an entry.
+            if moved is not None and moved[:2] == place[:2] and (moved == place or self._has_entry(first, moved)):
                 other = moved
             if other is not None:
                 if other[2] != entry_ms and self._has_entry(first, place):
@@ -293,10 +286,6 @@ class TimerStore(Timers):
         elif self._has_entry(first, place):
             self.between_messages.delete(_entry(first, place))
         return False
-
-    def _stands_for(self, first: FirstTimers, moved: Place, place: Place) -> bool:
-        """Whether a place that has just moved is enough for another one of the same timer and time: it has an entry."""
-        return moved[2] == place[2] or self._has_entry(first, moved)
 
     def _has_entry(self, first: FirstTimers, place: Place) -> bool:
         return self.between_messages.get(_entry(first, place)) is not None
@@ -329,11 +318,6 @@ class TimerStore(Timers):
 
 def _entry(first: FirstTimers, place: Place) -> bytes:
     return first.due + _bytes(place[2]) + place[1]
-
-
-def _add_due(store: KeyValueStore[bytes, Any], first: FirstTimers, time_ms: int, packed: bytes) -> None:
-    store.put(first.due + _bytes(time_ms) + packed, True)
-    first.add((time_ms, packed, time_ms))
 
 
 def _ignored() -> None:
