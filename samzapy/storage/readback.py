@@ -47,21 +47,6 @@ class ReadBack:
     must not come back as an equal float.
     """
 
-    __slots__ = (
-        "_exact",
-        "_left",
-        "_proven",
-        "_read",
-        "_reason",
-        "_rounded",
-        "_seen",
-        "_turn",
-        "_write",
-        "classes",
-        "open",
-        "tick",
-    )
-
     def __init__(
         self,
         write: Callable[[Any], Any],
@@ -147,8 +132,6 @@ class ChangedOutput(SerdeError):
 
 class Proof:
     """The encoder of the outputs of a class as long as some of them are to be read back: `left` of them."""
-
-    __slots__ = ("_done", "back", "encode", "left")
 
     def __init__(self, back: ReadBack, encode: Callable[[Any], bytes], done: Callable[[], object]) -> None:
         """`done` is called when none is left."""

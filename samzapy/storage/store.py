@@ -79,8 +79,6 @@ class Flushing:
     3. A flush must end before the next one begins. So a kill costs at most the changes of one flush and later ones.
     """
 
-    __slots__ = ("_begun", "_clock", "_engine", "_interval_ms", "_records", "_unflushed", "_unflushed_s")
-
     def __init__(self, engine: StorageEngine, interval_ms: int, clock: Clock, records: int) -> None:
         self._engine = engine
         self._interval_ms = interval_ms
@@ -122,12 +120,6 @@ class Store:
     `changelog`, `tail`: the partition that restores the engine, and the part of it that the files lacked when they were
     opened. `stack`, `end` and `backup` are there once it is READY.
     """
-
-    __slots__ = (
-        "_appended_bytes", "_clock", "_doubt", "_marked_s", "_restore", "_set_aside",
-        "backup", "changelog", "end", "engine", "files", "filling", "flushing", "identity", "label", "offset", "own_offset", "result", "spec",
-        "stack", "state", "tail",
-    )  # fmt: skip
 
     stack: StoreStack
 

@@ -41,8 +41,6 @@ _HALF = np.uint64(32)
 class Arena:
     """Byte strings as rows of one contiguous piece of memory, in the order of their arrival."""
 
-    __slots__ = ("_lengths", "_memory", "used")
-
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -170,8 +168,6 @@ class SortedRecords:
 
 class _Columns:
     """The bytes of strings from 0, 8, 16 on as big-endian numbers, padded with zeros."""
-
-    __slots__ = ("_last", "_lengths", "_shortest", "_starts", "_words", "places")
 
     def __init__(self, arena: Arena) -> None:
         self._lengths, self._starts, self._words = arena.lengths(), arena.starts(), arena.words()

@@ -328,8 +328,6 @@ class ChangelogOrigin:
     limit, only the partition is named.
     """
 
-    __slots__ = ("_admin_of", "_clock", "_consumer_of", "_left_s", "_ssp")
-
     def __init__(
         self,
         ssp: SystemStreamPartition,
@@ -371,8 +369,6 @@ class ChangelogOrigin:
 
 class ChangelogEnd:
     """The end of the task's records in one changelog partition. One thread."""
-
-    __slots__ = ("_clock", "_consumer_of", "_own", "_sent", "_store", "end", "ssp")
 
     def __init__(
         self,

@@ -95,27 +95,6 @@ class EntryCodec:
     differ in bytes: 1 == 1.0 == True.
     """
 
-    __slots__ = (
-        "_doubt",
-        "_exact",
-        "_key_back",
-        "_key_doubt",
-        "_key_serde",
-        "_keys_stay",
-        "_origin",
-        "_value_back",
-        "_value_serde",
-        "_values_stay",
-        "keeps_prefixes",
-        "key_bytes",
-        "key_object",
-        "plain_types",
-        "store",
-        "unproven",
-        "value_bytes",
-        "value_object",
-    )
-
     def __init__(self, store: str, key_serde: Serde, value_serde: Serde, origin: Origin | None = None) -> None:
         """`origin` is called for the text of an error: it finds the changelog record with these bytes."""
         self.store = store

@@ -109,8 +109,6 @@ class ExpiringStore(MappingStore[K, V]):
     checks twice as many entries as were written meanwhile, so it keeps up with any rate of writing.
     """
 
-    __slots__ = ("_clock", "_codec", "_engine", "_expiry", "_position", "_swept", "_ttl_ms")
-
     def __init__(
         self, inner: StoreLayer[K, tuple[int, V]], codec: EntryCodec, expiry: Expiry, engine: StorageEngine
     ) -> None:

@@ -23,8 +23,6 @@ V = TypeVar("V")
 class StoreLayer(KeyValueStore[K, V]):
     """A key-value store inside a stack."""
 
-    __slots__ = ()
-
     def exchange_all(
         self, entries: Mapping[K, V], combine: Callable[[V, V], V]
     ) -> tuple[Sequence[K], Sequence[V | None]]:
@@ -62,8 +60,6 @@ class StoreLayer(KeyValueStore[K, V]):
 
 class ForwardingStore(StoreLayer[K, V]):
     """A layer that changes nothing. The types of the layer below may differ: a wrapper converts between them."""
-
-    __slots__ = ("_inner",)
 
     def __init__(self, inner: StoreLayer[Any, Any]) -> None:
         self._inner = inner
@@ -133,8 +129,6 @@ Make = Callable[[Any, Any], Any]
 class MappingStore(ForwardingStore[K, V]):
     """A layer with other values than the layer below."""
 
-    __slots__ = ()
-
     @abstractmethod
     def _value(self, key: Any, held: Any) -> V | None:
         """The value of `key` for the value `held` below; None hides the entry."""
@@ -195,8 +189,6 @@ class _MappedSnapshot(KeyValueSnapshot[K, V]):
 
 class ReadOnlyStore(ForwardingStore[Any, Any]):
     """A store that is read-only for its task. A write raises StoreRefused with the reason `why`."""
-
-    __slots__ = ("_why",)
 
     def __init__(self, inner: StoreLayer[Any, Any], why: str) -> None:
         super().__init__(inner)

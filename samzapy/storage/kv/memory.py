@@ -27,8 +27,6 @@ class InMemoryStorageEngine(StorageEngine):
     Other threads take snapshots under a lock that writes and scans take, once each; gets do not.
     """
 
-    __slots__ = ("_changing", "_data", "_marker", "_open", "_order", "_store")
-
     def __init__(self, store: str) -> None:
         self._store = store
         self._changing = threading.Lock()

@@ -102,8 +102,8 @@ SCANNING_SLOTS = ("_closed", "_codec", "_open", "_scans", "_uncommitted")
 class ScanningStore(StoreLayer[K, V]):
     """Ranges read the merged bytes, after a `flush`; the subclass reads and writes single keys.
 
-    A subclass has `SCANNING_SLOTS` among its slots: another base of it may have slots, too, and Python allows that of
-    one base only.
+    A subclass has `SCANNING_SLOTS` among its slots, since Python allows only one base with slots. In a cache, which has
+    a compiled base, attributes without slots make a `get` a third slower.
     """
 
     __slots__ = ()

@@ -32,8 +32,6 @@ class KeyOrder:
     have no cost. They report deletions (`forget`).
     """
 
-    __slots__ = ("_data", "_forgotten", "_sorted")
-
     def __init__(self, data: dict[bytes, Any]) -> None:
         self._data = data
         self._sorted: list[bytes] = []
@@ -103,21 +101,6 @@ class UncommittedStore:
     `max_record_bytes` is the largest record (key and value) of the changelog, None for no limit; the changelog does not
     get `overhead` bytes of each value. Called with batches, unless a store has no cache.
     """
-
-    __slots__ = (
-        "_budget",
-        "_bytes",
-        "_changes",
-        "_engine",
-        "_failed",
-        "_max_bytes",
-        "_max_record_bytes",
-        "_name",
-        "_noted",
-        "_order",
-        "_overhead",
-        "deletes",
-    )
 
     def __init__(
         self,

@@ -62,8 +62,6 @@ class SerializingStore(MappingStore[K, V]):
        none if one of them is refused.
     """
 
-    __slots__ = ("_codec", "_limit", "_surely", "ignored")
-
     def __init__(self, inner: StoreLayer[K, bytes], codec: EntryCodec, limit: ValueLimit | None) -> None:
         super().__init__(inner)
         self._codec = codec
@@ -120,8 +118,6 @@ class WatchedStore(ForwardingStore[K, V]):
     For debugging: it serializes every object once a call and once a commit. It ignores the objects of ranges and
     snapshots, since those are copies.
     """
-
-    __slots__ = ("_codec", "_most", "_seen")
 
     def __init__(self, inner: StoreLayer[K, V], codec: EntryCodec, most: int) -> None:
         """`most`: objects that are remembered, the latest."""

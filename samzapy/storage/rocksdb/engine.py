@@ -187,8 +187,6 @@ class RocksDbStorageEngine(StorageEngine):
     3. One process may use it, but none of its forked children. Every cursor and snapshot is released before it closes.
     """
 
-    __slots__ = ("_db", "_gauges", "_open", "_options", "_ownership", "_path", "_write_options")
-
     def __init__(
         self,
         db: Rdict,

@@ -26,8 +26,6 @@ _HELD: weakref.WeakSet[Any] = weakref.WeakSet()
 class Ownership:
     """A directory claimed for one engine."""
 
-    __slots__ = ("_path",)
-
     def __init__(self, path: Path) -> None:
         """Claim `path`, a real path. Raises StoreLocked if this process has it open already."""
         if path in CLAIMED:

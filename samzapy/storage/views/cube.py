@@ -195,8 +195,6 @@ class CubeStore:
     maximum cannot be undone.
     """
 
-    __slots__ = ("_design", "_dimensions", "_encoded", "_name", "_rollups", "_store")
-
     def __init__(self, store: KeyValueStore[bytes, Any], name: str, design: CubeDesign) -> None:
         """Raises ConfigError if the store has another design."""
         self._store = store

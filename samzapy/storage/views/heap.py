@@ -56,8 +56,6 @@ _EMPTY: list[Any] = [1, [0], []]
 class SortedBlocks:
     """The items of one group."""
 
-    __slots__ = ("_block_size", "_blocks", "_directory", "_store", "scores", "size")
-
     def __init__(self, store: KeyValueStore[bytes, Any], group: str, block_size: int) -> None:
         self._store = store
         self._block_size = block_size
@@ -140,8 +138,6 @@ def _between(left: Ranked, right: Ranked) -> Ranked:
 class HeapGroup:
     """The items of one group in order. `push` works as in a HeapStore."""
 
-    __slots__ = ("_before", "_highest", "_ranked", "_scores", "_size")
-
     def __init__(self, ranked: Iterable[Ranked], size: int, *, highest: bool) -> None:
         """`ranked`: the items in the order of their scores. `size`: as of the heap, above 0."""
         self._ranked = list(ranked)
@@ -186,8 +182,6 @@ class PossibleItems:
     worst item, as the last accepted push has put it: if the store has another object, the hashes are void.
     """
 
-    __slots__ = ("anchor", "hashes")
-
     def __init__(self, anchor: list[Ranked], hashes: set[int]) -> None:
         self.anchor = anchor
         self.hashes = hashes
@@ -212,10 +206,6 @@ class HeapStore:
 
     A score is an int of 64 bits or a float, not NaN. A refused item or score raises StoreRefused and changes nothing.
     """
-
-    __slots__ = (
-        "_block_size", "_credit", "_groups", "_hashes", "_highest", "_name", "_pack", "_possible", "_size", "_store",
-    )  # fmt: skip
 
     def __init__(
         self,

@@ -169,8 +169,6 @@ class InvertedIndex:
     not made equal: bring texts and queries into one form, such as `unicodedata.normalize("NFC", text)`.
     """
 
-    __slots__ = ("_name", "_postings", "_store", "_tokenizer")
-
     def __init__(self, store: KeyValueStore[bytes, Any], name: str, tokenizer: Tokenizer) -> None:
         self._store = store
         self._postings = Postings(store)
@@ -278,8 +276,6 @@ def _term_keys(term: str) -> tuple[bytes, bytes]:
 class Postings:
     """The entries of one index."""
 
-    __slots__ = ("_store",)
-
     def __init__(self, store: KeyValueStore[bytes, Any]) -> None:
         self._store = store
 
@@ -358,8 +354,6 @@ def _positions(terms: Sequence[str]) -> dict[str, list[int]]:
 
 class _Matching:
     """Evaluates one query. A document's score is the sum of the scores of its matching phrases."""
-
-    __slots__ = ("_documents", "_frequencies", "_mean_length", "_postings")
 
     def __init__(self, postings: Postings, query: Query) -> None:
         self._postings = postings

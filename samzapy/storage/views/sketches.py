@@ -62,8 +62,6 @@ class DataSketchSerde(Serde):
 class _Sketches:
     """A sketch for each key; a subclass says what an item is, and how a sketch accepts it."""
 
-    __slots__ = ("_name", "_store")
-
     def __init__(self, store: KeyValueStore[Any, Any], name: str) -> None:
         self._store = store
         self._name = name
@@ -148,8 +146,6 @@ class BloomFilters(_Sketches):
     filter has its full size from its first item on.
     """
 
-    __slots__ = ("_capacity", "_error_rate", "_library")
-
     def __init__(self, store: KeyValueStore[Any, Any], name: str, capacity: int, error_rate: float) -> None:
         super().__init__(store, name)
         self._capacity = capacity
@@ -213,8 +209,6 @@ class BloomFiltersFactory(SketchesFactory):
 class DistinctCounts(_Sketches):
     """A count of different items (str, int of 64 bits, float) for each key; 1 and "1" are different ones, and so are 1
     and 1.0."""
-
-    __slots__ = ("_lg_k", "_library")
 
     def __init__(self, store: KeyValueStore[Any, Any], name: str, lg_k: int) -> None:
         super().__init__(store, name)
@@ -286,8 +280,6 @@ class Quantiles(_Sketches):
     2. Up to `k` numbers are all kept, and answers are exact. Beyond that numbers are sampled at random, so two sketches
        of the same numbers may differ within the error. A restored sketch is the committed one.
     """
-
-    __slots__ = ("_k", "_library")
 
     def __init__(self, store: KeyValueStore[Any, Any], name: str, k: int) -> None:
         super().__init__(store, name)

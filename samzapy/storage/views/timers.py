@@ -46,8 +46,6 @@ class FirstTimers:
     in memory until it is the first; then the time of its key decides. So the undo of a message needs no call.
     """
 
-    __slots__ = ("_heap", "due", "passed_ms", "times", "until")
-
     def __init__(self, letter: bytes) -> None:
         """`letter` stands for the clock in the keys of the store."""
         self.times, self.due = b"k" + letter, b"t" + letter
@@ -115,10 +113,6 @@ class Timer(NamedTuple):
 class TimerStore(Timers):
     """Timers over a key-value store. The first ones are in memory as well, so that one range read serves many that
     fire."""
-
-    __slots__ = (
-        "_event", "_name", "_pack", "_store", "_wall", "between_messages", "interrupt", "interrupt_until",
-    )  # fmt: skip
 
     def __init__(self, store: KeyValueStore[bytes, Any], name: str) -> None:
         self._store = store
