@@ -209,12 +209,21 @@ class Series:
         return [metric for metric in metrics if metric.name not in parts]
 
 
+#: Whether a metric is published, by group and name.
+IsShown = Callable[[str, str], bool]
+
+
+def everything(group: str, name: str) -> bool:  # noqa: ARG001
+    """Shows all metrics."""
+    return True
+
+
 def container_series(
     job: str,
     container: str,
     tasks: Collection[str],
     registry: Registry,
-    is_shown: Callable[[str, str], bool] = lambda group, name: True,  # noqa: ARG005
+    is_shown: IsShown = everything,
 ) -> Series:
     """The series of a container. Groups named in `tasks` belong to tasks; `is_shown` gets group and name."""
     series, place = Series(), (("job", job), ("container", container))

@@ -28,7 +28,7 @@ from samzapy.clock import Clock, Schedule
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError
 from samzapy.metrics.families import BOUND
-from samzapy.metrics.registry import Registry, container_series
+from samzapy.metrics.registry import IsShown, Registry, container_series, everything
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
@@ -81,12 +81,6 @@ def task_snapshots(metrics: Mapping[str, Mapping[str, float]]) -> Iterator[tuple
 
 #: Publishes the bytes of a snapshot.
 Publish = Callable[[bytes], None]
-#: Whether a metric is published, by group and name.
-IsShown = Callable[[str, str], bool]
-
-
-def _everything(group: str, name: str) -> bool:  # noqa: ARG001
-    return True
 
 
 @dataclass(frozen=True)
@@ -128,7 +122,7 @@ class Reporter:
 
 
 def snapshots(
-    registry: Registry, header: SnapshotHeader, publish: Publish, clock: Clock, is_shown: IsShown = _everything
+    registry: Registry, header: SnapshotHeader, publish: Publish, clock: Clock, is_shown: IsShown = everything
 ) -> Callable[[], None]:
     """Publishes snapshots in Samza's format.
 
@@ -165,7 +159,7 @@ def otlp(
     header: SnapshotHeader,
     export: Export,
     clock: Clock,
-    is_shown: IsShown = _everything,
+    is_shown: IsShown = everything,
 ) -> Callable[[], None]:
     """Passes the metrics to `export`; the resource names the job, as the service, and the container. Groups named in
     `tasks` belong to tasks."""
@@ -200,7 +194,7 @@ def reporters(
     """
 
     def publishing(config: ReporterConfig) -> Callable[[], None]:
-        is_shown = _without(config.blacklist) if config.blacklist else _everything
+        is_shown = _without(config.blacklist) if config.blacklist else everything
         if config.kind == "otel":
             export = otlp_export(f"metrics.reporter.{config.name}.class")
             return otlp(registry, tasks, header, export, clock, is_shown)

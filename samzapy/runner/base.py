@@ -138,14 +138,10 @@ class Runner(ABC):
     """Runs a job to its end."""
 
     def fit(self, config: JobConfig) -> JobConfig:
-        """The job as this runner runs it: for example on the master of a Spark that is there already. Raises
-        ConfigError."""
-        return config
-
-    def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Check, before anything is created, that this runner can run the job. Returns warnings; raises ConfigError,
+        """Check, before anything is created, that this runner can run the job; returns the job as it runs it, for
+        example on the master of a Spark that is there already, with its warnings. Raises ConfigError,
         EnvironmentFailure."""
-        return ()
+        return config
 
     @abstractmethod
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:

@@ -75,7 +75,7 @@ class _Loop:
     def __init__(self, name: str, reset: Callable[[], None], clock: Clock, outages: Outages) -> None:
         """`reset` is called after a failure, and at the end."""
         self._outages = outages
-        self._told = False
+        self._is_reported = False
         self._reset = reset
         self._clock = clock
         self._rows: list[Row] = []
@@ -141,7 +141,7 @@ class _Loop:
                 known = row.failing or (expected and any(each.failing for each in self._rows))
                 level = logging.DEBUG if known else logging.WARNING if expected else logging.ERROR
                 logger.log(level, "The check '%s' failed (%s); checking again", row.name, cause, exc_info=not expected)
-                self._told = True
+                self._is_reported = True
             row.failing = True
             self._reset()
             return None
@@ -149,7 +149,7 @@ class _Loop:
             row.failing = False
             if not any(each.failing for each in self._rows):
                 self._outages.answered(self)
-                if self._told:
-                    self._told = False
+                if self._is_reported:
+                    self._is_reported = False
                     logger.info("The checks work again")
         return result

