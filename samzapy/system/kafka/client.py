@@ -72,7 +72,7 @@ _PAUSE_S = 0.1
 #: librdkafka's names for its lines about lost connections and requests without an answer.
 _DISTURBANCES = frozenset({"FAIL", "REQTMOUT"})
 #: A connection that failed before it was up has carried no request.
-_NEVER_UP = re.compile(r"in state (INIT|TRY_CONNECT|CONNECT|SSL_HANDSHAKE|AUTH_\w+|APIVERSION_QUERY)\)")
+_NEVER_UP = re.compile(r"in state (INIT|TRY_CONNECT|CONNECT|SSL_HANDSHAKE|AUTH_\w+|APIVERSION_QUERY)[,)]")
 #: librdkafka's line about a partition that it could not add to a transaction for a lack of rights.
 _REFUSED_PARTITION = re.compile(r'partition "(.+)" \[(\d+)\] to transaction: .*authorization failed', re.IGNORECASE)
 #: librdkafka warns at every start that this property is experimental. It is set on purpose.

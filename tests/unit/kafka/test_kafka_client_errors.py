@@ -31,9 +31,10 @@ def test_a_lost_connection_and_a_late_answer_are_disturbances(facility):
 @pytest.mark.parametrize("state", ["CONNECT", "SSL_HANDSHAKE", "AUTH_REQ", "APIVERSION_QUERY"])
 def test_a_connection_that_was_never_up_is_no_disturbance(state):
     connection = Connection("kafka", "here:9092")
-    reason = f"Connect to here:9092 failed: Connection refused (after 2ms in state {state})"
-    connection.log(logging.ERROR, FORM, "FAIL", "p", reason)
-    connection.note(KafkaError(KafkaError._TRANSPORT, reason))
+    reason = f"Connect to here:9092 failed: Connection refused (after 2ms in state {state}"
+    connection.log(logging.ERROR, FORM, "FAIL", "p", f"{reason})")
+    connection.log(logging.ERROR, FORM, "FAIL", "p", f"{reason}, 1 identical error(s) suppressed)")
+    connection.note(KafkaError(KafkaError._TRANSPORT, f"{reason})"))
     assert not connection.disturbed
 
 
