@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -37,7 +37,11 @@ _OURS = str(_SAMZAPY) + "/"
 def user_line(cause: BaseException) -> str:
     """The line of the user's code that an exception comes from, as `tasks/counts.py:42`: below the folder of `sys.path`
     that has it. Empty if no frame is the user's."""
-    frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if not _is_ours(frame.filename)]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(cause.__traceback__)
+        if frame.filename.startswith(_EXAMPLES) or not frame.filename.startswith(_OURS)
+    ]
     for frame in reversed(frames):
         if not frame.filename.startswith("<") and not is_installed(frame.filename):
             return f"{_short(frame.filename)}:{frame.lineno}"
@@ -69,19 +73,11 @@ def failure_of(cause: BaseException, task: str, where: str, span: tuple[str, int
     return UserFailure(*about, user_line(cause), whole_traceback(cause), *(span or ("", -1, -1)))
 
 
-def _is_ours(filename: str) -> bool:
-    return filename.startswith(_OURS) and not filename.startswith(_EXAMPLES)
-
-
 def _short(filename: str) -> str:
     """The file's path below the folder that it is imported from."""
     path = Path(filename)
-    roots = [root for root in map(Path, _roots()) if root in path.parents]
+    roots = [root for root in (Path(entry) if entry else Path.cwd() for entry in sys.path) if root in path.parents]
     return str(path.relative_to(max(roots, key=lambda root: len(root.parts)))) if roots else filename
-
-
-def _roots() -> Sequence[str]:
-    return [entry or str(Path.cwd()) for entry in sys.path]
 
 
 PREFIX = "samzapy-error-"

@@ -177,19 +177,13 @@ class TextLines(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO tasks.counts [container 0, Partition 3, kafka.in[3]@17]: text`; times are UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
-        head = f"{_time(record)} {record.levelname} {record.name}{self.place(record)}"
-        return f"{head}: {record.getMessage()}{self.trace(record)}"
-
-    @staticmethod
-    def place(record: logging.LogRecord) -> str:
-        """Container, task and message in brackets; empty for a line of a driver."""
         container, task, position = _place(record)
         parts = [part for part in (container and f"container {container}", task, position) if part]
-        return f" [{', '.join(parts)}]" if parts else ""
-
-    def trace(self, record: logging.LogRecord) -> str:
-        """The traceback on separate lines, if there is one."""
-        return f"\n{self.formatException(record.exc_info)}" if record.exc_info and record.exc_info[1] else ""
+        place = f" [{', '.join(parts)}]" if parts else ""
+        line = f"{_time(record)} {record.levelname} {record.name}{place}: {record.getMessage()}"
+        if record.exc_info and record.exc_info[1]:
+            line += f"\n{self.formatException(record.exc_info)}"
+        return line
 
 
 class JsonLines(logging.Formatter):

@@ -11,7 +11,6 @@ from samzapy.api.batch import BatchTask
 from samzapy.api.collector import TaskAttempt
 from samzapy.api.context import ContainerContext, Context, MetricsRegistry
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
-from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import state_checkpoints
@@ -60,6 +59,7 @@ from samzapy.job.lease import ContainerLease, UserFailure
 from samzapy.job.planner import ContainerModel
 from samzapy.metrics import UserMetrics
 from samzapy.serializers import TaskSerdes
+from samzapy.storage.kv.forwarding import StoreLayer
 from samzapy.storage.spec import StoreSpec
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
@@ -142,8 +142,9 @@ class TaskBuilder:
             self._processing[name] = self._processing_of(built, in_turn, ids, journal)
             return built
         collector = self._tolerant_collector(name, start.offsets, should_stop, requests)
-        seen, finish = self._of_loop_thread(stores, journal), self._events.finish
-        user = UserSide(task, collector, seen, requests=requests, finish=finish, in_order=False)
+        visible, here = self._visible(task, stores, journal), self._events.is_here
+        seen = {store: LoopThreadStore(store, each, here) for store, each in visible.items()}
+        user = UserSide(task, collector, seen, requests=requests, finish=self._events.finish, in_order=False)
         built = self._instance(name, user, stores, start, lease)
         config = self._config.task.asynchronous
         self._messages.append(AsyncMessages(built, collector, journal, self._events, config, ids=ids))
@@ -203,17 +204,18 @@ class TaskBuilder:
             self._events.close()
 
     def _undoes(self, task: AnyTask) -> bool:
-        """Whether changes of stores may have to be undone. The message of a batch that fails is found that way."""
+        """Whether changes of stores may have to be undone. The message of a batch that fails is found that way. Changes
+        of an asynchronous message can be undone only if no other one was in flight with it."""
         if isinstance(task, BatchTask):
             return self._config.task.batch.max_messages != 1 or not self._only_fails(*_OF_BATCHES)
+        if not isinstance(task, StreamTask) and self._config.task.asynchronous.max_concurrency > 1:
+            return False
         return not self._only_fails(Stage.PROCESS)
 
     def _only_fails(self, *stages: Stage) -> bool:
         return all(self._config.task.errors.policies[stage].only_fails for stage in stages)
 
-    def _visible(
-        self, task: AnyTask, stores: TaskStores, journal: UndoJournal
-    ) -> Mapping[str, KeyValueStore[Any, Any]]:
+    def _visible(self, task: AnyTask, stores: TaskStores, journal: UndoJournal) -> Mapping[str, StoreLayer[Any, Any]]:
         return journal.watching(stores.stores) if self._undoes(task) else stores.stores
 
     def _processing_of(
@@ -269,14 +271,6 @@ class TaskBuilder:
             committed=start.checkpoint is not None,
             reset=all(config.stream(ssp.system_stream).reset_offset for ssp in start.offsets),
         )
-
-    def _of_loop_thread(self, stores: TaskStores, journal: UndoJournal) -> dict[str, KeyValueStore[Any, Any]]:
-        """The stores, usable on the task's thread only. Changes of a failed message can be undone if no other message
-        was in flight with it."""
-        errors, config = self._config.task.errors, self._config.task.asynchronous
-        alone = config.max_concurrency == 1 and not errors.policies[Stage.PROCESS].only_fails
-        held = journal.watching(stores.stores) if alone else stores.stores
-        return {store: LoopThreadStore(store, each, self._events.is_here) for store, each in held.items()}
 
     def _output_ids(self, task_name: str) -> OutputIds | None:
         if not self._config.task.guarantee.outputs_have_ids:
