@@ -137,7 +137,7 @@ class NativeQueue(RecordQueue):
     """Calls the compiled extension."""
 
     def __init__(self, native: Any, *others: Any) -> None:
-        """`native`: the extension's queue of the client; `others`: as for every queue."""
+        """`native`: the extension's queue of the client."""
         super().__init__(*others)
         self._native = native
 

@@ -258,6 +258,8 @@ class Log(ABC):
 
     def translated(self, cause: sqlite3.Error) -> RetriableError | EnvironmentFailure:
         """The error for a failed statement."""
+        if "locked" in str(cause):
+            return RetriableError(f"{self}: locked by another process for {PATIENCE_S:g} s")
         return EnvironmentFailure(f"{self}: {cause}")
 
 
@@ -295,11 +297,6 @@ class LocalLog(Log):
         except ValueError as cause:
             raise EnvironmentFailure(f"{self}: {cause}") from cause
         return Database(self, connection)
-
-    def translated(self, cause: sqlite3.Error) -> RetriableError | EnvironmentFailure:
-        if "locked" in str(cause):
-            return RetriableError(f"{self}: locked by another process for {PATIENCE_S:g} s")
-        return super().translated(cause)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA page_size=8192")
