@@ -43,11 +43,11 @@ _FEW_RECORDS = 1_000
 
 def store_of(stores: Mapping[str, StoreConfig], name: str) -> StoreConfig:
     """The store of that name. Raises ConfigError, naming the known ones."""
-    found = stores.get(name)
-    if found is None:
+    store = stores.get(name)
+    if store is None:
         known = ", ".join(sorted(stores)) or "none"
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
-    return found
+    return store
 
 
 def key_value_store(config: JobConfig, name: str, *, changelog_for: str, engine_for: str) -> StoreConfig:
@@ -106,14 +106,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """The wanted keys: a list, or lower <= key < upper, None for any."""
+    """The selected keys: a list, or lower <= key < upper, None for any."""
 
     keys: frozenset[bytes] | None = None
     lower: bytes | None = None
     upper: bytes | None = None
 
     def holds(self, key: bytes) -> bool:
-        """Whether `key` is wanted."""
+        """Whether `key` is selected."""
         if self.keys is not None:
             return key in self.keys
         return (self.lower is None or key >= self.lower) and (self.upper is None or key < self.upper)
@@ -142,7 +142,7 @@ class Contents:
         self._expiry = expiry
 
     def entries(self, selection: Selection) -> Iterator[Entry]:
-        """The wanted entries of all parts, in unsigned byte order of their keys, without expired ones."""
+        """The selected entries of all parts, in unsigned byte order of their keys, without expired ones."""
         if selection.keys is not None:
             ranges = [(key, key + b"\x00") for key in sorted(selection.keys)]
             return chain.from_iterable(self._range(part, *bounds) for bounds in ranges for part in self._parts)
@@ -181,7 +181,7 @@ class Contents:
 
 
 class _SelectiveRestore(StoreRestore):
-    """Keeps the wanted keys only."""
+    """Keeps the selected keys only."""
 
     selection = Selection()
 

@@ -550,8 +550,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cache_budget.py",
-        "free = each.free if each is cache else each.give_back",
-        "free = each.free",
+        "free = other.free if other is cache else other.give_back",
+        "free = other.free",
         (f"{_CACHES}::test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself",),
     ),
     Mutant(

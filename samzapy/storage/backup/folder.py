@@ -93,13 +93,13 @@ class BackupFolder:
         with self._named("listing", path):
             self._fs.invalidate_cache(path)
             try:
-                found = self._fs.ls(path, detail=True)
+                entries = self._fs.ls(path, detail=True)
             except FileNotFoundError:
                 return {}
             return {
-                str(each["name"]).rstrip("/").rpartition("/")[2]: int(each.get("size") or 0)
-                for each in found
-                if each["type"] == "file"
+                str(entry["name"]).rstrip("/").rpartition("/")[2]: int(entry.get("size") or 0)
+                for entry in entries
+                if entry["type"] == "file"
             }
 
     def _remove(self, path: str) -> None:

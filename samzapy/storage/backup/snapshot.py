@@ -174,12 +174,12 @@ class SnapshotUploader:
 
     def _named(self, indexes: Iterable[str]) -> set[str]:
         """The files of these snapshots. A damaged index names none."""
-        found: set[str] = set()
+        names: set[str] = set()
         for name in indexes:
             with suppress(ValueError):
                 index = SnapshotIndex.from_bytes(self._folder.get_index(name))
-                found.update(file.name for file in index.files.values())
-        return found
+                names.update(file.name for file in index.files.values())
+        return names
 
 
 def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Marker], str | None]) -> Marker | None:
@@ -201,7 +201,7 @@ def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Mar
 
 def _usable(folder: BackupFolder, refuse: Callable[[Marker], str | None]) -> list[tuple[str, SnapshotIndex]]:
     """The snapshots that are not refused by their index, the furthest first."""
-    found = []
+    usable = []
     try:
         for name in folder.indexes():
             try:
@@ -211,12 +211,12 @@ def _usable(folder: BackupFolder, refuse: Callable[[Marker], str | None]) -> lis
                 continue
             reason = refuse(index.marker)
             if reason is None:
-                found.append((name, index))
+                usable.append((name, index))
             else:
                 _not_used(folder, name, reason)
     except BackupUnavailable as cause:
         _LOG.warning("Snapshots cannot be read: %s", cause)
-    return sorted(found, key=lambda pair: pair[1].marker.changelog_offset, reverse=True)
+    return sorted(usable, key=lambda pair: pair[1].marker.changelog_offset, reverse=True)
 
 
 def _not_used(folder: BackupFolder, name: str, reason: str) -> None:
@@ -234,9 +234,9 @@ def _download(
         part.mkdir(mode=0o700, parents=True)
         for name, file in index.files.items():
             folder.get_file(file.name, part / name)
-            found = SnapshotFile.of(part / name)
-            if found != file:
-                raise ValueError(f"its file {name} is {found.size} B instead of {file.size} B, or damaged")
+            downloaded = SnapshotFile.of(part / name)
+            if downloaded != file:
+                raise ValueError(f"its file {name} is {downloaded.size} B instead of {file.size} B, or damaged")
             reach("backup.download")
         reason = refuse(index.marker)
         if reason is not None:

@@ -203,7 +203,7 @@ def run_restores(
     positions: dict[SystemStreamPartition, int] = {}
     while active:
         if should_stop():
-            raise RestoreStopped(", ".join(each.label for each in active.values()))
+            raise RestoreStopped(", ".join(other.label for other in active.values()))
         for batch in consumer.poll(_POLL_S, poll_records):
             if batch.ssp in active:
                 active[batch.ssp].add(batch)
@@ -214,7 +214,7 @@ def run_restores(
             restore.finish(as_of_ms)
             moved = clock.monotonic()
             restore.seconds = moved - began
-            consumer.pause([each.ssp for each in restores if each.ssp not in active])
+            consumer.pause([other.ssp for other in restores if other.ssp not in active])
         if active and clock.monotonic() - moved > stall_s:
             raise RestoreStalled(_stalled(active.values(), positions, stall_s))
 

@@ -90,14 +90,14 @@ def find_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> 
 
 def ensure_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> StreamDescription:
     """Create the changelog if it is missing, and check it. Raises as `check_described`."""
-    found = find_changelog(admin, config, partitions)
-    if found is None:
+    topic = find_changelog(admin, config, partitions)
+    if topic is None:
         spec = changelog_spec(config, partitions)
         admin.create(spec)
-        found = find_changelog(admin, config, partitions)
-        if found is None:
+        topic = find_changelog(admin, config, partitions)
+        if topic is None:
             raise vanished(config, spec.stream)
-    return found
+    return topic
 
 
 def vanished(config: StoreConfig, stream: str) -> EnvironmentFailure:
@@ -130,7 +130,11 @@ class Changelogs:
         first = min(self._partitions)
         topics = {config.name: usable(described[changelog_of(config).stream], config, first) for config in stores}
         ssps = {
-            name: [SystemStreamPartition(*stream, each) for each in self._partitions if each < topics[name].partitions]
+            name: [
+                SystemStreamPartition(*stream, partition)
+                for partition in self._partitions
+                if partition < topics[name].partitions
+            ]
             for name, stream in streams.items()
         }
         logs = admin.offsets(chain.from_iterable(ssps.values()))
@@ -298,14 +302,14 @@ def first_records(
     left = {tail.ssp: tail for tail in tails}
     starts = positions = {ssp: tail.start for ssp, tail in left.items()}
     consumer.start(starts)
-    found: dict[SystemStreamPartition, int] = {}
+    firsts: dict[SystemStreamPartition, int] = {}
     moved = clock.monotonic()
     while left:
         for batch in consumer.poll(_POLL_S, _FEW_RECORDS):
             if batch.ssp in left and batch.offsets[0] < left[batch.ssp].bound:
-                found.setdefault(batch.ssp, batch.offsets[0])
+                firsts.setdefault(batch.ssp, batch.offsets[0])
         before, positions = positions, {ssp: consumer.position(ssp) for ssp in left}
-        done = [ssp for ssp, tail in left.items() if ssp in found or positions[ssp] >= tail.bound]
+        done = [ssp for ssp, tail in left.items() if ssp in firsts or positions[ssp] >= tail.bound]
         for ssp in done:
             del left[ssp]
         consumer.pause(starts.keys() - left.keys())
@@ -314,10 +318,10 @@ def first_records(
             moved = now
         elif left and now - moved > stall_s:
             if open_counts:
-                return found | {ssp: positions[ssp] for ssp in left}
+                return firsts | {ssp: positions[ssp] for ssp in left}
             where = ", ".join(f"{ssp} at {positions[ssp]} of {tail.bound}" for ssp, tail in left.items())
             raise RestoreError(f"looking for records in changelogs made no progress for {stall_s:g} s: {where}")
-    return found
+    return firsts
 
 
 class ChangelogOrigin:
@@ -354,17 +358,17 @@ class ChangelogOrigin:
         return str(self._ssp) if offset is None else f"{self._ssp}@{offset}"
 
     def _find(self, key: bytes, value: bytes | None, until: float) -> int | None:
-        ssp, found = self._ssp, None
+        ssp, newest = self._ssp, None
         log = self._admin_of(ssp.system).offsets([ssp])[ssp]
         with closing(self._consumer_of(ssp.system)) as consumer:
             for batch in scan(consumer, ssp, log, self._clock, STALL_S):
                 if key in batch.keys:
                     for offset, own, held in zip(batch.offsets, batch.keys, batch.values, strict=True):
                         if own == key and held is not None and (value is None or held == value):
-                            found = offset
+                            newest = offset
                 if self._clock.monotonic() > until:
                     return None
-        return found
+        return newest
 
 
 class ChangelogEnd:
@@ -417,9 +421,9 @@ class ChangelogEnd:
         records may be there."""
         with closing(self._consumer_of(self.ssp.system)) as consumer:
             tail = Tail(self.ssp, self._own, until)
-            found = first_records([tail], consumer, self._clock, STALL_S, open_counts=True)
-        if found:
-            raise foreign_records(self._store, self.ssp, self._own, found[self.ssp])
+            foreign = first_records([tail], consumer, self._clock, STALL_S, open_counts=True)
+        if foreign:
+            raise foreign_records(self._store, self.ssp, self._own, foreign[self.ssp])
         self.end = self._own = until
 
 

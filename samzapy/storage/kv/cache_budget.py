@@ -80,14 +80,14 @@ class CacheBudget:
         return cache.size + max(0, min(step, self.max_bytes - self.used))
 
     def _reclaim(self, cache: CachedStore[Any, Any], target: int) -> None:
-        for each, (counted, recent) in self._uses.items():
-            self._uses[each] = each.uses, _FADING * recent + each.uses - counted
+        for other, (counted, recent) in self._uses.items():
+            self._uses[other] = other.uses, _FADING * recent + other.uses - counted
         for _ in range(_GIVEN):
-            for each in sorted(self._uses, key=lambda each: each.size / (self._uses[each][1] + 1.0), reverse=True):
+            for other in sorted(self._uses, key=lambda other: other.size / (self._uses[other][1] + 1.0), reverse=True):
                 lacking = self.used - target
                 if lacking <= 0:
                     return
-                free = each.free if each is cache else each.give_back
-                free(min(lacking, each.size // _GIVEN + 1))
+                free = other.free if other is cache else other.give_back
+                free(min(lacking, other.size // _GIVEN + 1))
         if self.used > self.max_bytes:
             cache.free(self.used - self.max_bytes)

@@ -208,7 +208,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
         return (data,)
 
     def _usual_type(self) -> type | None:
-        return next((each for each in (str, bytes, int) if each in self._plain), None)
+        return next((kind for kind in (str, bytes, int) if kind in self._plain), None)
 
     def _check_value(self, key: K, value: V) -> None:
         codec = self._codec
@@ -380,8 +380,8 @@ class CachedStore(Entries, ScanningStore[K, V]):
         unused = filterfalse((self._used or ()).__contains__, self._dirty)
         batch = dict.fromkeys(chain((entry,), islice(unused, self._batch_size)))
         self._serialize(batch)
-        for each in batch:
-            del self._dirty[each]
+        for unused_entry in batch:
+            del self._dirty[unused_entry]
         self._absent.difference_update(batch)
 
     def _serialize_all(self) -> None:

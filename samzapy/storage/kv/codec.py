@@ -230,10 +230,10 @@ class EntryCodec:
         unreadable."""
         value_object = self.value_object
         try:
-            return [None if each is None else value_object(each) for each in data]
+            return [None if encoded is None else value_object(encoded) for encoded in data]
         except Exception:  # noqa: BLE001 - decoded again, to name what failed
             pairs = zip(keys, data, strict=True)
-            return [None if each is None else self.decode_value(key, each) for key, each in pairs]
+            return [None if encoded is None else self.decode_value(key, encoded) for key, encoded in pairs]
 
     def check_key(self, key: Any) -> None:
         """Raise StoreRefused for a key that no store takes: None, or one that cannot be hashed."""

@@ -124,9 +124,11 @@ def _beside(path: Path, ending: re.Pattern[str]) -> list[Path]:
     length = len(path.name)
     try:
         # `startswith` comes first, because it is cheap: every task of a container scans the names of all tasks.
-        with os.scandir(path.parent) as found:
+        with os.scandir(path.parent) as entries:
             names = sorted(
-                each.name for each in found if each.name.startswith(path.name) and ending.fullmatch(each.name, length)
+                entry.name
+                for entry in entries
+                if entry.name.startswith(path.name) and ending.fullmatch(entry.name, length)
             )
     except (FileNotFoundError, NotADirectoryError):
         return []
@@ -150,12 +152,12 @@ def locking_pid(path: Path) -> int | None:
     space).
     """
     try:
-        found = (path / "LOCK").stat()
+        lock = (path / "LOCK").stat()
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
     # `1: POSIX  ADVISORY  WRITE 4711 08:01:131 0 EOF`: the device in hexadecimal, the inode in decimal digits.
-    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    file = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
     for line in lines:
         words = line.split()
         if len(words) > 5 and words[5] == file and int(words[4]) > 0:

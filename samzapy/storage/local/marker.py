@@ -128,16 +128,16 @@ def outlived(age_ms: int, kept_ms: int) -> str | None:
     return f"it is {age_ms} ms old" if age_ms >= kept_ms else None
 
 
-def foreign(found: StoreIdentity, wanted: StoreIdentity, other_log: str) -> str | None:
-    """The reason why a store of identity `found` is not the `wanted` one, `other_log` if it has another changelog; None
-    if it is."""
+def foreign(actual: StoreIdentity, expected: StoreIdentity, other_log: str) -> str | None:
+    """The reason why a store of identity `actual` is not the `expected` one, None if it is. `other_log`: the reason if
+    its changelog is another one."""
     for what in ("job", "store", "partition"):
-        if getattr(found, what) != getattr(wanted, what):
-            return f"it belongs to {what} {getattr(found, what)!r}, not {getattr(wanted, what)!r}"
-    if found.topic_id != wanted.topic_id:
+        if getattr(actual, what) != getattr(expected, what):
+            return f"it belongs to {what} {getattr(actual, what)!r}, not {getattr(expected, what)!r}"
+    if actual.topic_id != expected.topic_id:
         return other_log
-    if found.stamped != wanted.stamped:
-        return f"its values {'carry' if found.stamped else 'lack'} the times of their puts (rocksdb.ttl.ms)"
+    if actual.stamped != expected.stamped:
+        return f"its values {'carry' if actual.stamped else 'lack'} the times of their puts (rocksdb.ttl.ms)"
     return None
 
 
@@ -173,11 +173,11 @@ class Acceptance:
     def misfit(self, marker: Marker) -> str | None:
         """Like `refusal`, but at any age. Raises ConfigError for files of this changelog that were written with other
         serdes: the changelog has those serdes too, so a store rebuilt from it would be no better."""
-        found, wanted = marker.identity, self.identity
-        replaced = f"its changelog (id {found.topic_id}) was replaced by another one (id {wanted.topic_id})"
-        if reason := foreign(found, wanted, replaced):
+        actual, expected = marker.identity, self.identity
+        replaced = f"its changelog (id {actual.topic_id}) was replaced by another one (id {expected.topic_id})"
+        if reason := foreign(actual, expected, replaced):
             return reason
-        if problems := list(serde_changes(self.config, found.serdes, wanted.serdes)):
+        if problems := list(serde_changes(self.config, actual.serdes, expected.serdes)):
             raise ConfigError(problems)
         offset = marker.changelog_offset
         if offset >= self.log.upcoming:
@@ -258,10 +258,10 @@ class SideInputPlan:
             if topic is None:
                 raise UnknownStream(stream.system, stream.stream)
             self._topics[str(stream)] = topic
-        found = self._partitions(store, task, ssps)
+        ssps_to_read = self._partitions(store, task, ssps)
         self._logs: dict[SystemStreamPartition, OffsetRange] = {}
-        for system in sorted({ssp.system for ssp in found}):
-            self._logs.update(admin_of(system).offsets(ssp for ssp in found if ssp.system == system))
+        for system in sorted({ssp.system for ssp in ssps_to_read}):
+            self._logs.update(admin_of(system).offsets(ssp for ssp in ssps_to_read if ssp.system == system))
         self._bounds = {ssp: starts[ssp] if source.replayed else log.upcoming for ssp, log in self._logs.items()}
 
     def _partitions(self, store: str, task: str, ssps: frozenset[SystemStreamPartition]) -> list[SystemStreamPartition]:
@@ -271,7 +271,7 @@ class SideInputPlan:
                 raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, count)
         if self._source.replayed:
             return sorted(ssp for ssp in ssps if ssp.system_stream in self._source.streams)
-        found = set(self._source.partitions)
+        partitions = set(self._source.partitions)
         numbers = {ssp.partition for ssp in ssps}
         for stream in self._source.streams:
             count = self._topics[str(stream)].partitions
@@ -282,8 +282,8 @@ class SideInputPlan:
                     f"{', '.join(map(str, sorted(numbers)))} of its inputs; {stream}#[0-{count - 1}] gives all to "
                     "every task"
                 )
-            found |= own
-        return sorted(found)
+            partitions |= own
+        return sorted(partitions)
 
     @property
     def stamp(self) -> str:
@@ -309,7 +309,7 @@ class SideInputPlan:
         if reason:
             return reason
         before, now = marker.identity.serdes, identity.serdes
-        if any(each and each != other for each, other in zip(before, now, strict=True)):
+        if any(written and written != configured for written, configured in zip(before, now, strict=True)):
             return f"it was written with {' and '.join(before)}, the job file has {' and '.join(now)}"
         for ssp, span in self._spans(marker).items():
             log = self._logs[ssp]

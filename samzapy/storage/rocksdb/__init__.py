@@ -58,10 +58,10 @@ def shared_memory(cache_bytes: int, memtable_bytes: int) -> SharedMemory:
     sizes."""
     key = os.getpid(), cache_bytes, memtable_bytes
     with _LOCK:
-        found = _SHARED.get(key)
-        if found is None:
-            found = _SHARED[key] = SharedMemory(cache_bytes, memtable_bytes)
-        return found
+        shared = _SHARED.get(key)
+        if shared is None:
+            shared = _SHARED[key] = SharedMemory(cache_bytes, memtable_bytes)
+        return shared
 
 
 class RocksDbStorageEngineFactory(StorageEngineFactory):
@@ -100,15 +100,15 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             raise StoreCorrupted(f"{path}: damage was found when it was last used: {damage}")
         ownership = Ownership(path)
         try:
-            wanted = self._with_memory(settings.store, options)
+            tuned = self._with_memory(settings.store, options)
             # Without its column family named, rocksdict opens an existing store with the options it was made with.
-            db = Rdict(str(path), wanted, {"default": wanted}, AccessType.read_write())
+            db = Rdict(str(path), tuned, {"default": tuned}, AccessType.read_write())
             remove_leftover(path)
         except Exception as cause:
             failure = translated(cause, path, OPENING)
             ownership.release()
             raise failure from cause
-        return RocksDbStorageEngine(db, path, wanted, ownership, options.gauges, wal=options.wal)
+        return RocksDbStorageEngine(db, path, tuned, ownership, options.gauges, wal=options.wal)
 
     def _open_read_only(self, directory: Path, settings: EngineSettings) -> RocksDbStorageEngine:
         path = directory.resolve()
@@ -187,9 +187,9 @@ def links_to(path: Path) -> Iterator[Path]:
             name = (path / "CURRENT").read_text().strip()
             manifest = held.enter_context((path / name).open("rb"))
             length = os.fstat(manifest.fileno()).st_size
-            with os.scandir(path) as found:
-                names = {each.name for each in found if each.name not in _NOT_READ and each.is_file()}
-            tables = {each for each in names if each.endswith(".sst")} if _OPEN_FILES.is_dir() else set()
+            with os.scandir(path) as entries:
+                names = {entry.name for entry in entries if entry.name not in _NOT_READ and entry.is_file()}
+            tables = {entry for entry in names if entry.endswith(".sst")} if _OPEN_FILES.is_dir() else set()
             for table in tables:
                 opened = held.enter_context((path / table).open("rb", buffering=0))
                 (folder / table).symlink_to(_OPEN_FILES / str(opened.fileno()))

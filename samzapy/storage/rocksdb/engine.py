@@ -221,12 +221,12 @@ class RocksDbStorageEngine(StorageEngine):
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         try:
-            found: list[bytes | None] = self._db.get(list(keys))
+            values: list[bytes | None] = self._db.get(list(keys))
         except Exception as cause:
             raise self._failure(cause, "reading") from cause
         if MARKER_KEY in keys:
-            return [None if key == MARKER_KEY else value for key, value in zip(keys, found, strict=True)]
-        return found
+            return [None if key == MARKER_KEY else value for key, value in zip(keys, values, strict=True)]
+        return values
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
         rows = pinned_rows(self._opened(), self._path, upper)
