@@ -18,6 +18,7 @@ typedef struct FetchQueue {
     PyObject *on_error;
     void *handle;
     void *queue;
+    int with_headers;
     Message **messages;
     Py_ssize_t room;
     struct FetchQueue *next;
@@ -46,9 +47,10 @@ void client_failed(void *handle, int code, const char *text, void *opaque)
 
 static PyObject *fetch_queue_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    static char *keywords[] = {"consumer", "on_error", NULL};
+    static char *keywords[] = {"consumer", "on_error", "headers", NULL};
     PyObject *consumer, *on_error;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO", keywords, &consumer, &on_error))
+    int with_headers = 1;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO|p", keywords, &consumer, &on_error, &with_headers))
         return NULL;
     NewClient client = take_new_client(0);
     if (client.handle == NULL)
@@ -59,6 +61,7 @@ static PyObject *fetch_queue_new(PyTypeObject *type, PyObject *arguments, PyObje
         return NULL;
     self->handle = client.handle;
     self->queue = library.new_queue(client.handle);
+    self->with_headers = with_headers;
     self->consumer = Py_NewRef(consumer);
     self->on_error = Py_NewRef(on_error);
     self->next = queues;
@@ -203,7 +206,8 @@ static PyObject *times_column(Message **messages, Py_ssize_t count)
     return column;
 }
 
-/* None if no message has any. */
+/* None if no message has any. librdkafka parses the headers of each record for that, also if there are none, which costs
+   more than the other columns. */
 static PyObject *headers_column(Message **messages, Py_ssize_t count)
 {
     void *found;
@@ -222,7 +226,7 @@ static PyObject *headers_column(Message **messages, Py_ssize_t count)
 }
 
 /* (topic, partition, offsets, keys, values, times, headers) of records of one partition. */
-static PyObject *run_of(Message **messages, Py_ssize_t count)
+static PyObject *run_of(Message **messages, Py_ssize_t count, int with_headers)
 {
     PyObject *parts[7] = {NULL};
     const char *topic = library.topic_name(messages[0]->topic);
@@ -232,7 +236,7 @@ static PyObject *run_of(Message **messages, Py_ssize_t count)
     parts[3] = bytes_column(messages, count, 1);
     parts[4] = bytes_column(messages, count, 0);
     parts[5] = times_column(messages, count);
-    parts[6] = headers_column(messages, count);
+    parts[6] = with_headers ? headers_column(messages, count) : Py_NewRef(Py_None);
     PyObject *run = PyTuple_New(7);
     int failed = run == NULL;
     for (Py_ssize_t i = 0; i < 7; i++) {
@@ -263,8 +267,9 @@ static int append(PyObject *list, PyObject *item)
 }
 
 /* Runs and reports, in order. Every message is destroyed, whatever happens. */
-static int sort_out(Message **messages, Py_ssize_t count, PyObject *runs, PyObject *reports)
+static int sort_out(FetchQueue *self, Py_ssize_t count, PyObject *runs, PyObject *reports)
 {
+    Message **messages = self->messages;
     int failed = 0;
     for (Py_ssize_t start = 0, end; start < count; start = end) {
         const Message *first = messages[start];
@@ -275,7 +280,7 @@ static int sort_out(Message **messages, Py_ssize_t count, PyObject *runs, PyObje
             while (end < count && !messages[end]->error && messages[end]->topic == first->topic &&
                    messages[end]->partition == first->partition)
                 end++;
-            failed = failed || append(runs, run_of(messages + start, end - start)) < 0;
+            failed = failed || append(runs, run_of(messages + start, end - start, self->with_headers)) < 0;
         }
         for (Py_ssize_t i = start; i < end; i++)
             library.destroy_message(messages[i]);
@@ -326,7 +331,7 @@ static PyObject *fetch_queue_take(FetchQueue *self, PyObject *arguments)
         Py_BEGIN_ALLOW_THREADS
         count = take_messages(self, most, wait_ms);
         Py_END_ALLOW_THREADS
-        if (sort_out(self->messages, count, runs, reports) == 0)
+        if (sort_out(self, count, runs, reports) == 0)
             taken = PyTuple_Pack(2, runs, reports);
     }
     Py_XDECREF(runs);

@@ -83,12 +83,12 @@ class Arena:
 
     def reader(self) -> Callable[[Rows], Iterator[bytes]]:
         """Return a function from at most `part` rows to their strings, valid up to the next `append` or `keep`."""
-        starts, lengths, read = self.starts(), self.lengths(), self._memory.__getitem__
-        length = int(lengths[0]) if len(lengths) else 0
-        if length and bool((lengths == length).all()):
-            lines = np.frombuffer(self._memory, np.uint8, self.used).reshape(len(lengths), length)
+        lines = self._lines()
+        if lines is not None:
+            length = lines.shape[1]
             cuts = [slice(end - length, end) for end in range(length, (self.part() + 1) * length, length)]
             return lambda rows: map(lines.take(rows, axis=0).tobytes().__getitem__, cuts[: len(rows)])
+        starts, lengths, read = self.starts(), self.lengths(), self._memory.__getitem__
 
         def strings(rows: Rows) -> Iterator[bytes]:
             first = starts[rows]
@@ -99,12 +99,21 @@ class Arena:
 
         return strings
 
+    def _lines(self) -> NDArray[np.uint8] | None:
+        """The rows as lines of a matrix, if they have one length."""
+        lengths = self.lengths()
+        length = int(lengths[0]) if len(lengths) else 0
+        if not length or not bool((lengths == length).all()):
+            return None
+        return np.frombuffer(self._memory, np.uint8, self.used).reshape(len(lengths), length)
+
     def keep(self, rows: Rows) -> None:
         """Keep these rows, which are in order, and forget the others."""
         # Kept rows only move down, over bytes that were read before.
-        end, part, strings = 0, self.part(), self.reader()
+        end, part, lines, strings = 0, self.part(), self._lines(), self.reader()
         for first in range(0, len(rows), part):
-            joined = b"".join(strings(rows[first : first + part]))
+            some = rows[first : first + part]
+            joined = b"".join(strings(some)) if lines is None else lines.take(some, axis=0).tobytes()
             self._memory[end : end + len(joined)] = joined
             end += len(joined)
         self._lengths = [self.lengths()[rows]]

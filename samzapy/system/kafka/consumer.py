@@ -60,6 +60,10 @@ class KafkaConsumer(SystemConsumer):
         self._paused: frozenset[SystemStreamPartition] = frozenset()
         self._failure: SamzapyError | None = None
         self._deleted = DeletedTopics()
+        self._headers = True
+
+    def skip_headers(self) -> None:
+        self._headers = False
 
     def start(
         self,
@@ -69,7 +73,7 @@ class KafkaConsumer(SystemConsumer):
     ) -> None:
         self._positions, self._epochs = dict(offsets), dict(epochs)
         self._ids = {stream.stream: stream_id for stream, stream_id in ids.items() if stream_id}
-        self._client, self._fetch = open_consumer(self._connection)
+        self._client, self._fetch = open_consumer(self._connection, headers=self._headers)
         topics = {ssp.stream for ssp in self._positions}
         ask = partial(self._connection.counts_of, self._client, topics)
         self._connection.partition_counts(self._client, self._positions, ask)

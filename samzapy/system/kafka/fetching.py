@@ -50,14 +50,15 @@ class Fetch(ABC):
         """Drop what was fetched; called before the consumer is closed."""
 
 
-def open_consumer(connection: Connection) -> tuple[Any, Fetch]:
-    """A consumer, and the fetch of its records. Raises ConfigError as `Connection.handle`."""
+def open_consumer(connection: Connection, *, headers: bool) -> tuple[Any, Fetch]:
+    """A consumer, and the fetch of its records. Without `headers` they may be left out. Raises ConfigError as
+    `Connection.handle`."""
     if extension is None:
         client = connection.handle(Consumer)
         return client, MessageFetch(client, connection.system)
     client = connection.handle(Consumer, {**with_extension(connection.properties), **_OWN_ERRORS})
     result = list[Event]()
-    queue = extension.FetchQueue(client, _noted(connection, result))
+    queue = extension.FetchQueue(client, _noted(connection, result), headers)
     return client, NativeFetch(client, queue, connection.system, result)
 
 

@@ -190,7 +190,7 @@ def test_a_cluster_that_is_not_reached_is_noted_by_both_ways_to_fetch(compiled, 
         monkeypatch.setattr(fetching, "extension", None)
     settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": "127.0.0.1:1"})
     connection = Connection("kafka", "127.0.0.1:1", consumer_properties(settings, "c"))
-    client, fetch = open_consumer(connection)
+    client, fetch = open_consumer(connection, headers=True)
     for _ in range(100):
         client.poll(0.1)
         if connection.last:

@@ -117,8 +117,8 @@ class FakeLibrdkafka:
     def _function(self, name):
         return getattr(self, "_" + name.removeprefix("rd_kafka_"), lambda *_: 0)
 
-    def fetch_queue(self, on_error=print):
-        return self.extension.FetchQueue(self._client(CONSUMER), on_error)
+    def fetch_queue(self, on_error=print, *, headers=True):
+        return self.extension.FetchQueue(self._client(CONSUMER), on_error, headers)
 
     def produce_queue(self):
         return self.extension.ProduceQueue(self._client(PRODUCER), False)

@@ -37,6 +37,13 @@ def test_adjacent_records_of_two_topics_are_two_runs(library):
     ]
 
 
+def test_headers_may_be_left_out(library):
+    library.events[:] = [library.record("a", 0, 7, b"k", headers=[(b"n", b"1")])]
+    ((*_, times, headers),), _ = library.fetch_queue(headers=False).take(10, 0)
+    assert (times, headers) == ([5], None)
+    assert not library.living
+
+
 @pytest.mark.parametrize(
     ("code", "text", "topic", "partition"),
     [
