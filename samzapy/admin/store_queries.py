@@ -225,7 +225,7 @@ def rebuild_store(
             alone, specs, serde_registry(config), admin_of=clients.admin, clock=SYSTEM_CLOCK, tasks=len(chosen)
         )
         opened_stores = opener.open([StoreOwner(task, partition) for task, partition in chosen.items()])
-        stores = opener.restore(opened_stores, clients.consumer, on_progress)
+        stores = opener.restore(opened_stores, clients.changelog_consumer, on_progress)
         for opened in stores:
             cleanup.callback(opened.close)
         for opened in stores:

@@ -227,14 +227,6 @@ class SystemConsumer(ABC):
         """Release the client; closing twice is allowed."""
 
 
-@runtime_checkable
-class HeaderlessConsumer(Protocol):
-    """What a consumer may add: cheaper records for a reader that needs no headers."""
-
-    def skip_headers(self) -> None:
-        """Return records without headers. Before `start`."""
-
-
 class SystemProducer(ABC):
     """Writes records in order per partition. Nothing is durable before `flush` (or `commit`) has returned.
 

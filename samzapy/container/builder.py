@@ -145,7 +145,7 @@ class ContainerBuilder:
             record_limit_of=lambda system: self._clients.traits(system).max_record_bytes,
         )
         owners = [self._store_owner(task, starts[task.name], adopted) for task in self.model.tasks]
-        stores = opener.restore(opener.open(owners), self._clients.consumer, on_restore, should_stop)
+        stores = opener.restore(opener.open(owners), self._clients.changelog_consumer, on_restore, should_stop)
         sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
         results = [result for opened in stores for result in opened.restored.values()]

@@ -146,7 +146,7 @@ class StandbyContainer:
         for copy in self._copies.values():
             copy.share(len(self._copies))
         for system in sorted({ssp.system for ssp in self._copies}):
-            consumer = self._consumers[system] = clients.consumer(system)
+            consumer = self._consumers[system] = clients.changelog_consumer(system)
             consumer.start({ssp: copy.start for ssp, copy in self._copies.items() if ssp.system == system})
 
     def _publish(self) -> None:

@@ -79,6 +79,14 @@ class MeasuredClient(Protocol):
 
 
 @runtime_checkable
+class HeaderlessConsumer(Protocol):
+    """What a consumer may add: cheaper records for a reader that needs no headers."""
+
+    def skip_headers(self) -> None:
+        """Return records without headers. Before `start`."""
+
+
+@runtime_checkable
 class LeaderEpochs(Protocol):
     """What a consumer may add: the leader epochs of its positions."""
 
@@ -254,6 +262,13 @@ class SystemClients:
         built = self._factory(system).consumer(self._settings[system], f"{self._client_id}-consumer")
         self._consumers.append(built)
         self._measure(f"{system}/consumer-{len(self._consumers) - 1}", built)
+        return built
+
+    def changelog_consumer(self, system: str) -> SystemConsumer:
+        """A new consumer of a system, for a reader that needs no headers."""
+        built = self.consumer(system)
+        if isinstance(built, HeaderlessConsumer):
+            built.skip_headers()
         return built
 
     def metrics(self) -> dict[str, float]:

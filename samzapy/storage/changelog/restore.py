@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from samzapy.api.engine import StorageEngine
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import HeaderlessConsumer, RecordBatch, SystemConsumer
+from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.errors import RestoreError, RestoreStalled, SamzapyError
 from samzapy.failpoints import reach
@@ -199,8 +199,6 @@ def run_restores(
         raise RestoreError(f"two stores have one changelog partition: {', '.join(sorted(r.label for r in restores))}")
     for restore in restores:
         restore.share(len(restores))
-    if isinstance(consumer, HeaderlessConsumer):
-        consumer.skip_headers()
     consumer.start({restore.ssp: restore.start for restore in restores})
     positions: dict[SystemStreamPartition, int] = {}
     while active:
