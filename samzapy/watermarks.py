@@ -83,6 +83,14 @@ class Watermarks(Generic[S]):
         self.current: int | None = None
         self._settle()
 
+    def of(self, sources: Iterable[S]) -> int | None:
+        """Like `current`, of some of the sources."""
+        some = list(sources)
+        counting = [self._marks[source] for source in some if source not in self._aside]
+        if not counting:
+            return max((mark for source in some if (mark := self._marks[source]) is not None), default=None)
+        return None if None in counting else min(counting)  # type: ignore[type-var]  # without None
+
     @property
     def marks(self) -> dict[S, int]:
         """The mark of every source that has one; to be kept over a restart."""

@@ -99,7 +99,17 @@ def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream
 
     Raises UnknownStream for an input that does not exist, ConfigError for a broadcast partition that does not.
     """
-    counts = {stream: existing(stream, describe).partitions for stream in config.task.inputs}
+    own = [stream for stream in config.task.inputs if config.stream(stream).repartition]
+    counts = {s: existing(s, describe).partitions for s in config.task.inputs if s not in own}
+    widest = max(counts.values(), default=1)
+    for stream in own:
+        description = describe(stream)
+        if description is not None and description.partitions != widest:
+            raise EnvironmentFailure(
+                f"{stream} connects steps of this job and has {description.partitions} partitions, the widest input has "
+                f"{widest}: give the step another name, which makes a stream of its own"
+            )
+        counts[stream] = widest
     for ssp in sorted(config.task.broadcast_inputs):
         partitions = existing(ssp.system_stream, describe).partitions
         if ssp.partition >= partitions:

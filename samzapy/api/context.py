@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar, overload
@@ -170,6 +170,16 @@ class TaskContext(ABC):
     def timers(self) -> Timers:
         """The task's timers. Raises StoreError for a job without a store for them."""
         raise StoreError(f"{self.task_name}: the job has no store for timers; add stores.NAME.factory=timers")
+
+    @property
+    def watermarked(self) -> frozenset[SystemStreamPartition]:
+        """The partitions whose event time an operator takes from watermarks, and not from their messages."""
+        return frozenset()
+
+    def event_time(self, ssps: Collection[SystemStreamPartition]) -> int | None:
+        """The event time of some of the task's partitions: the lowest of those that count, in milliseconds since 1970.
+        None while one of them has none."""
+        return None
 
     def message_type(self, stream: SystemStream) -> Any:
         """The class of an input's messages, by the job file (`streams.ID.samza.msg.type`) or by the annotations of the

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
+from samzapy.api.stream import SystemStreamPartition
 
 
 class TaskClock(NamedTuple):
@@ -30,6 +31,17 @@ class ClockListenerTask(ABC):
     @abstractmethod
     def on_clock(self, clock: TaskClock, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Called when the clock has moved: between messages, after messages that the task has processed together."""
+
+
+class PartitionListenerTask(ABC):
+    """A task that follows its partitions one by one: several stages in one task. `context.task.event_time` gives the
+    time of some of them."""
+
+    @abstractmethod
+    def on_partition_end(
+        self, ssp: SystemStreamPartition, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Called when a partition has ended, after all of its messages are processed."""
 
 
 class TimerClock(Enum):

@@ -244,7 +244,10 @@ class ContainerBuilder:
         )
 
     def _heads(self) -> dict[SystemStreamPartition, int]:
-        return self._clients.ends(self.model.ssps)
+        # A drain ends what others write; the job's own tasks end the streams between its steps.
+        return self._clients.ends(
+            {ssp for ssp in self.model.ssps if not self.config.stream(ssp.system_stream).repartition}
+        )
 
     def close(self) -> None:
         with ExitStack() as closing:

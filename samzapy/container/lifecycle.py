@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from samzapy import native
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -213,13 +214,14 @@ class Container:
             raise
         side = builder.fill_stores(self._stores, self._on_restore, should_stop)
         self._opened.append(side.close)
-        for name, start in starts.items():
+        for name, given in starts.items():
+            start = replace(given, run_id=self._ownership.run_id or "")
             self._tasks.append(builder.tasks.task(name, self._stores[name], start, self._lease, should_stop))
         reach("start.5")
         # 6  init
         for task in self._tasks:
             builder.tasks.init(task, epoch)
-            task.join(self._ownership.run_id)
+            task.join()
         reach("start.6")
         # 7  inputs
         inputs = builder.inputs(self._ends, self._tasks)

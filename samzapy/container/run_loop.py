@@ -395,6 +395,10 @@ class RunLoop:
             for task in done:
                 self._open[task.name].discard(ssp)
                 self._advance_clock(task, moved=task.event_clock.end(ssp))
+                if task.follows_partitions:
+                    self._settle(Quiet.CALL, task)
+                    task.partition_end(ssp)
+                    self._after_call(task)
             if len(done) == len(readers):
                 self._ending.discard(ssp)
         for task in self._tasks:

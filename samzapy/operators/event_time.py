@@ -123,7 +123,8 @@ class EventTime:
         """`users`: the objects that need event times, in the plural, for errors, with a `remedy`. A partition that is
         silent for `idle` does not hold the others back; None: they always wait for it. `grace_ms`: the time by which
         event time passes an end before the users close it. `ahead` counts the messages that are too far ahead of the
-        wall clock. Raises ValueError for an invalid duration."""
+        wall clock. The `watermarked` partitions of the task have their marks from `mark` alone. Raises ValueError for
+        an invalid duration."""
         clock = context.container.clock
         max_ahead_ms = Reader(context.job.config).value(JobClockConfig, "max_ahead_ms")
         self._store = store
@@ -131,6 +132,7 @@ class EventTime:
         self._users, self._remedy = users, remedy
         self._bound = TimeBound(max_ahead_ms, clock.wall_ms, ahead.inc)
         self._sources = {ssp: _Source(ssp) for ssp in sorted(ssps)}
+        self._watermarked = context.task.watermarked
         idle_s = 0.0 if idle is None else milliseconds(idle, "idle", 1) / 1000
         self._rule = IdleRule(self._sources, clock.monotonic(), idle_s)
         self._last = next(iter(self._sources.values()))
@@ -162,6 +164,8 @@ class EventTime:
         if type(time) is not int or not 0 <= time <= LATEST_MS:
             self._refuse(envelope, time)
         mark: int | None = self._get(source.entry)
+        if ssp in self._watermarked:
+            return max(mark or 0, self.over)
         if mark is None or time > mark:
             if time > self._bound.latest and not self._bound.takes(time):
                 self._bound.refuse(envelope.position, time)
@@ -178,6 +182,9 @@ class EventTime:
         """
         source = self._sources.get(batch[0].ssp) or self._unknown(batch[0])
         self.check_all(batch, times)
+        if batch[0].ssp in self._watermarked:
+            source.active = True
+            return [max(self._get(source.entry) or 0, self.over)] * len(times)
         if (newest_time := max(times)) > self._bound.latest and not self._bound.takes(newest_time):
             return [self.receive(envelope, time) for envelope, time in zip(batch, times, strict=True)]
         source.active = True
@@ -188,6 +195,13 @@ class EventTime:
         over = self.over
         del newest[0]
         return newest if newest[0] >= over else [max(mark, over) for mark in newest]
+
+    def mark(self, ssp: SystemStreamPartition, time: int) -> None:
+        """Accept a watermark of a partition: no older message follows."""
+        source = self._sources[ssp]
+        source.active = True
+        if time > (self._get(source.entry) or 0):
+            self._put(source.entry, time)
 
     def check_all(self, batch: Sequence[IncomingMessageEnvelope], times: Sequence[Any]) -> None:
         """Raise the ValueError for the first of the messages without a proper event time."""

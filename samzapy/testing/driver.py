@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from time import thread_time
 from types import TracebackType
-from typing import Any, final
+from typing import TYPE_CHECKING, Any
 
 from samzapy.api.collector import columns_of
 from samzapy.api.envelope import Headers
@@ -20,6 +20,9 @@ from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
 from samzapy.testing.attempt import Attempt
 from samzapy.testing.job import JobSource, Outputs, Partitions, Workbench
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class ManualClock:
@@ -53,7 +56,6 @@ class ManualClock:
         self._began_ms = wall_ms - round(self._now * 1000)
 
 
-@final
 class TaskTestDriver:
     """Runs a job's tasks in this thread, a message or a batch at a time, on streams in memory; nothing outside the test
     is touched.
@@ -288,7 +290,7 @@ class TaskTestDriver:
             self._newest.give_up()
         self._bench.close()
 
-    def __enter__(self) -> TaskTestDriver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

@@ -93,6 +93,9 @@ class StreamConfig:
     )
     """Whether the stream connects two stages of a pipeline. Watermarks, ends and drains may stand between its
     messages."""
+    repartition: bool = key("streams.{stream}.samza.repartition", BOOLEAN, False, otherwise=_otherwise("repartition"))
+    """Whether the stream connects two steps of this job: the job creates it with a partition for each task, its tasks
+    alone write and end it, and records behind the commits are deleted. Needs samza.intermediate=true."""
     properties: Mapping[str, str] = family("streams.{stream}.*", shown="systems.S.default.stream.*")
     """Kafka's topic settings (`cleanup.policy`, ...) of the stream, if the job creates it, or `samzapy topic create
     --job`."""

@@ -35,6 +35,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from samzapy.api.batch import MessageBatch
@@ -80,10 +81,13 @@ class EventClock:
         intermediate: Collection[SystemStreamPartition] = (),
         exact: bool = False,
         bound: TimeBound | None = None,
+        senders: Mapping[SystemStreamPartition, str] = MappingProxyType({}),
     ) -> None:
         """`offsets` is the task's live map of positions, which the idle rule reads. `clock` measures the silence of a
         source; `idle_ms` <= 0: no source is ever idle. `exact`: the latest time of each run counts, not its last
-        message's. `bound`: of the times that move the clock, by default none."""
+        message's. `bound`: of the times that move the clock, by default none. `senders`: how the names of the senders begin that
+        count in a partition, by default all."""
+        self._counting = dict(senders)
         self._offsets = offsets
         self._clock = clock
         self._idle_s = idle_ms / 1000.0
@@ -115,7 +119,8 @@ class EventClock:
         senders_of = self._still_true(checkpoint.senders, checkpoint)
         for ssp, known in senders_of.items():
             if ssp in self.intermediate:
-                self._senders[ssp] = senders = Senders(known, now, self._idle_s)
+                counting = {name: state for name, state in known.items() if self._counts(ssp, name)}
+                self._senders[ssp] = senders = Senders(counting, now, self._idle_s)
                 if senders.ended:
                     self.over.add(ssp)
                 self._follow(ssp)
@@ -154,6 +159,10 @@ class EventClock:
         """`now`, but never before the committed time of the task's last life; None before there is any."""
         now = self._marks.current
         return self._earlier if now is None else max(now, self._earlier or now)
+
+    def of(self, ssps: Iterable[SystemStreamPartition]) -> int | None:
+        """Like `now`, of some of the partitions."""
+        return self._marks.of(ssps)
 
     @property
     def idle(self) -> bool:
@@ -279,11 +288,16 @@ class EventClock:
 
     def receive(self, ssp: SystemStreamPartition, control: SentControl) -> bool:
         """Receive a control message of a partition; returns whether the partition has ended with it."""
+        if not self._counts(ssp, control.sender):
+            return False
         senders = self._senders[ssp]
         before = senders.ended
         senders.receive(control, self._clock.monotonic())
         self._follow(ssp)
         return senders.ended and not before
+
+    def _counts(self, ssp: SystemStreamPartition, sender: str) -> bool:
+        return sender.startswith(self._counting.get(ssp, ""))
 
     def reopens(self, ssp: SystemStreamPartition) -> bool:
         """A message of a partition has come; returns whether the partition had ended."""

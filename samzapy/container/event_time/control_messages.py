@@ -124,25 +124,23 @@ class ControlSender:
 
     def __init__(
         self,
-        job_name: str,
         job_tasks: int,
         admin_of: Callable[[str], SystemAdmin],
         takes_control: Callable[[SystemStream], bool],
     ) -> None:
         """`job_tasks`: the number of tasks of the job, in all containers. `takes_control`: whether the job declares a
         stream intermediate."""
-        self._job_name = job_name
         self._job_tasks = job_tasks
         self._admin_of = admin_of
         self._takes_control = takes_control
         self._partitions: dict[SystemStream, int] = {}
 
-    def of_task(self, task_name: str) -> ControlRecords:
+    def of_task(self, task_name: str, job_of: Callable[[SystemStream], str]) -> ControlRecords:
         """The function for a task's collector. It raises UnknownStream, and ConfigError for a stream that is not
-        intermediate."""
-        sender = f"{self._job_name}/{task_name}"
+        intermediate. `job_of`: the job in the names of senders to a stream."""
 
         def records(stream: SystemStream, message: ControlMessage) -> Sequence[OutgoingRecord]:
+            sender = f"{job_of(stream)}/{task_name}"
             key, value, headers = encode(SentControl(sender, self._job_tasks, message))
             partitions = range(self._count(stream))
             return [OutgoingRecord(stream.stream, key, value, number, None, headers) for number in partitions]

@@ -46,6 +46,7 @@ class ContainerTaskContext(TaskContext):
         pinned: Collection[SystemStreamPartition] = (),
         timers: Timers | None = None,
         types: Mapping[SystemStream, Any] = MappingProxyType({}),
+        event_time: Callable[[Collection[SystemStreamPartition]], int | None] = lambda _: None,
     ) -> None:
         """`checkpoints`: the checkpoints of a StateCheckpointTask. `pinned`: the partitions that start at a startpoint,
         or are reset, independent of any state. `types`: the classes of the inputs' messages."""
@@ -58,6 +59,7 @@ class ContainerTaskContext(TaskContext):
         self._checkpoints = checkpoints
         self._pinned = pinned
         self._types = types
+        self._event_time = event_time
         self._sealed = False
         self.replayed: dict[SystemStreamPartition, int] = {}
         self.moved: set[SystemStreamPartition] = set()
@@ -98,6 +100,9 @@ class ContainerTaskContext(TaskContext):
 
     def message_type(self, stream: SystemStream) -> Any:
         return self._types.get(stream)
+
+    def event_time(self, ssps: Collection[SystemStreamPartition]) -> int | None:
+        return self._event_time(ssps)
 
     def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:
         self._start_at("set_starting_offset", ssp, offset)

@@ -33,7 +33,7 @@ from samzapy.container.errors.recovery import (
 )
 from samzapy.container.errors.user_failures import DeadLetters
 from samzapy.container.event_time.clock import EventClock, TaskTimers
-from samzapy.container.event_time.control_messages import ControlSender
+from samzapy.container.event_time.control_messages import ControlRecords, ControlSender
 from samzapy.container.inputs.inputs import RawRecords
 from samzapy.container.inputs.starting_offsets import Offsets, count_moves, still_valid
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
@@ -106,7 +106,7 @@ class TaskBuilder:
         #: The last failure of a message that a policy has handled.
         self.last_failure: UserFailure | None = None
         tasks_of_job = model.tasks_of_job or len(model.tasks)
-        self._control = ControlSender(config.job_name, tasks_of_job, clients.admin, self._takes_control)
+        self._control = ControlSender(tasks_of_job, clients.admin, self._takes_control)
         self._serdes_of = serdes_of
         self._output_serdes = serdes_of_outputs(config.systems, own_streams(config), serdes_of)
         #: Keeps the polled batches for dead letters.
@@ -117,6 +117,16 @@ class TaskBuilder:
     def _takes_control(self, stream: SystemStream) -> bool:
         # An unknown system fails when its admin is asked for.
         return stream.system not in self._config.systems or self._config.stream(stream).intermediate
+
+    def _sending_job(self, run_id: str, stream: SystemStream) -> str:
+        """The job in the names of senders. Streams that connect steps of the job end in each run anew, so there it is
+        this run of it: what another run has ended has not ended in this one."""
+        name = self._config.job_name
+        is_own = stream.system in self._config.systems and self._config.stream(stream).repartition
+        return f"{name}@{run_id}" if is_own else name
+
+    def _control_of(self, name: str, start: TaskStart) -> ControlRecords:
+        return self._control.of_task(name, partial(self._sending_job, start.run_id))
 
     def _type_of(self, stream: SystemStream) -> Any:
         serde = self._serdes_of(stream)[1]
@@ -136,12 +146,12 @@ class TaskBuilder:
         """
         task, ids, journal, requests = self.kind(), self._output_ids(name), UndoJournal(), CoordinatorRequests()
         if isinstance(task, (StreamTask, BatchTask)):
-            in_turn = self._collector(name, start.offsets, should_stop, requests)
+            in_turn = self._collector(name, start, should_stop, requests)
             user = UserSide(task, in_turn, self._visible(task, stores, journal), requests=requests)
             built = self._instance(name, user, stores, start, lease)
             self._processing[name] = self._processing_of(built, in_turn, ids, journal)
             return built
-        collector = self._tolerant_collector(name, start.offsets, should_stop, requests)
+        collector = self._tolerant_collector(name, start, should_stop, requests)
         visible, here = self._visible(task, stores, journal), self._events.is_here
         seen = {store: LoopThreadStore(store, each, here) for store, each in visible.items()}
         user = UserSide(task, collector, seen, requests=requests, finish=self._events.finish, in_order=False)
@@ -164,6 +174,7 @@ class TaskBuilder:
             pinned=reset | start.pinned,
             timers=task.seen_stores[config.timers_store] if config.timers_store else None,
             types={ssp.system_stream: self._type_of(ssp.system_stream) for ssp in offsets},
+            event_time=task.event_clock.of,
         )
         job = config.context
         before = dict(offsets)
@@ -240,7 +251,7 @@ class TaskBuilder:
         self, name: str, user: UserSide, stores: TaskStores, start: TaskStart, lease: ContainerLease
     ) -> TaskInstance:
         user = replace(user, seen=stores.as_seen(user.stores))
-        event_clock = self._event_clock(name, user.task, start.offsets)
+        event_clock = self._event_clock(name, user.task, start)
         timers: TaskTimers | None = None
         if (timers_store := self._config.timers_store) is not None:
             seen, entries = user.seen[timers_store], stores.stores[timers_store]
@@ -248,12 +259,25 @@ class TaskBuilder:
         kept = self._state_checkpoints(name, user.task, start, lease)
         return TaskInstance(name, user, stores, start, event_clock, timers=timers, checkpoints=kept)
 
-    def _event_clock(self, name: str, task: AnyTask, offsets: Offsets) -> EventClock:
+    def _event_clock(self, name: str, task: AnyTask, start: TaskStart) -> EventClock:
+        offsets = start.offsets
         intermediate = {ssp for ssp in offsets if self._config.stream(ssp.system_stream).intermediate}
         exact = self._config.timers_store is not None or isinstance(task, ClockListenerTask)
         wanted, count = self._config.clock, self._metrics.counter(name, "event-times-ahead").inc
         bound = TimeBound(wanted.max_ahead_ms, self._clock.wall_ms, count)
-        return EventClock(offsets, self._clock, wanted.idle_ms, intermediate=intermediate, exact=exact, bound=bound)
+        return EventClock(
+            offsets,
+            self._clock,
+            wanted.idle_ms,
+            intermediate=intermediate,
+            exact=exact,
+            bound=bound,
+            senders={
+                ssp: f"{self._sending_job(start.run_id, ssp.system_stream)}/"
+                for ssp in intermediate
+                if self._config.stream(ssp.system_stream).repartition
+            },
+        )
 
     def _state_checkpoints(
         self, name: str, task: AnyTask, start: TaskStart, lease: ContainerLease
@@ -279,20 +303,20 @@ class TaskBuilder:
         return OutputIds(job, task_name, self._config.task.broadcast_inputs, self._clients.stream_id)
 
     def _collector(
-        self, name: str, offsets: Offsets, should_stop: Callable[[], bool], requests: CoordinatorRequests
+        self, name: str, start: TaskStart, should_stop: Callable[[], bool], requests: CoordinatorRequests
     ) -> BufferingCollector:
         if not self._config.task.errors.only_fails:
-            return self._tolerant_collector(name, offsets, should_stop, requests)
-        control = self._control.of_task(name)
+            return self._tolerant_collector(name, start, should_stop, requests)
+        control = self._control_of(name, start)
         return BufferingCollector(self._output_serdes, self._producers.outputs, control, Outbox())
 
     def _tolerant_collector(
-        self, name: str, offsets: Offsets, should_stop: Callable[[], bool], requests: CoordinatorRequests
+        self, name: str, start: TaskStart, should_stop: Callable[[], bool], requests: CoordinatorRequests
     ) -> TolerantCollector:
         pause = interruptible_pause(should_stop, requests.interrupt)
-        outbox, outputs, control = Outbox(), self._producers.outputs, self._control.of_task(name)
+        outbox, outputs, control = Outbox(), self._producers.outputs, self._control_of(name, start)
         errors = self._config.task.errors
-        letters = self._dead_letters(name, offsets, outbox)
+        letters = self._dead_letters(name, start.offsets, outbox)
         recovery = Recovery(name, errors, self._metrics, pause, self._clock, letters, self._note_failure)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)

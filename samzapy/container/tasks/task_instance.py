@@ -13,7 +13,7 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.collector import Sink
 from samzapy.api.context import Context, MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.event_time import ClockListenerTask
+from samzapy.api.event_time import ClockListenerTask, PartitionListenerTask
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import (
@@ -45,7 +45,7 @@ class TaskStart:
     `followed`: the ids of the startpoints that its first commit completes; `pinned`: the partitions that start at one
     of them. `input_ids`: the ids of its input streams. `leader_epochs`: of those offsets that are the committed ones; a
     position that an operator has chosen holds for the log as it is. `outdated`: the last checkpoint has positions in
-    streams that are no longer inputs, which are left out here.
+    streams that are no longer inputs, which are left out here. `run_id`: the run that it is part of, empty for none.
     """
 
     offsets: dict[SystemStreamPartition, int]
@@ -55,6 +55,7 @@ class TaskStart:
     input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
     leader_epochs: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
     outdated: bool = False
+    run_id: str = ""
 
     @property
     def startpoints(self) -> Mapping[SystemStreamPartition, str]:
@@ -148,10 +149,10 @@ class TaskInstance:
         self.seconds = 0.0
         self.changelog_offsets: dict[str, int] = {}
         self._in_order = user.in_order
-        self._run_id = ""
         #: The position at which this run has called `on_end_of_stream` or `on_drain`.
         self._ended_at: Mapping[SystemStreamPartition, int] | None = None
         self.listens = isinstance(user.task, ClockListenerTask)
+        self.follows_partitions = isinstance(user.task, PartitionListenerTask)
 
     def init(self, context: Context) -> None:
         self.changelog_offsets = self.stores.offsets()
@@ -167,11 +168,11 @@ class TaskInstance:
         self.sinks.add(sinks)
         self.has_sinks = bool(sinks)
 
-    def join(self, run_id: str | None) -> None:
-        """Make the task part of a run, None for no run. An earlier attempt of the run may have called
-        `on_end_of_stream` or `on_drain` at the same position; the task is not called again then."""
-        self._run_id, checkpoint = run_id or "", self.start.checkpoint
-        if checkpoint is not None and checkpoint.ended_in and checkpoint.ended_in == self._run_id:
+    def join(self) -> None:
+        """Make the task part of its run. An earlier attempt of the run may have called `on_end_of_stream` or `on_drain`
+        at the same position; the task is not called again then."""
+        checkpoint = self.start.checkpoint
+        if checkpoint is not None and checkpoint.ended_in and checkpoint.ended_in == self.start.run_id:
             position = self.committable()
             if position == checkpoint.input_offsets:
                 self._ended_at = position
@@ -268,7 +269,7 @@ class TaskInstance:
             held_by=self.event_clock.held_by,
             idle=tuple(self.event_clock.silent),
             told=self.event_clock.told,
-            ended_in=self._run_id if self._has_ended() else "",
+            ended_in=self.start.run_id if self._has_ended() else "",
             atomic=atomic,
             serdes=self.stores.serdes,
             input_ids=self.start.input_ids,
@@ -288,6 +289,11 @@ class TaskInstance:
         if self.event_clock.intermediate:
             self.touched = True
             self.event_clock.forget_drain()
+
+    def partition_end(self, ssp: SystemStreamPartition) -> None:
+        assert isinstance(self.task, PartitionListenerTask)
+        self.touched = True
+        self.call("on_partition_end", self.task.on_partition_end, ssp, self.collector, self.requests)
 
     def end_of_stream(self) -> None:
         if isinstance(self.task, EndOfStreamListenerTask) and not self._has_ended():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.stream import SystemStream
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.operators.columns import columns, offsets_of, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.expiry import Due
@@ -56,6 +56,15 @@ class AsOfJoin:
         self._pending = PendingMessages(context, store, kinds, rules, limit)
         self._store = self._pending.store
         self._get, self._put = self._store.get, self._store.put
+
+    def mark(self, ssp: SystemStreamPartition, time_ms: int) -> None:
+        """Accept a watermark of one of the `watermarked` partitions of the task: no older message follows."""
+        self._pending.mark(ssp, time_ms)
+
+    @property
+    def settled_ms(self) -> int:
+        """No later result has an event time before this."""
+        return self._pending.settled_ms
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Accept one message; returns nothing, or left messages that are complete."""

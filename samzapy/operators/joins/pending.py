@@ -92,6 +92,7 @@ class PendingMessages:
         )
         #: Lets an entry (time, name, value) wait without counting it: no new message has brought it.
         self.keep = self._index.add
+        self.mark = self._time.mark
         self._get, self._put, self._receive = self.store.get, self.store.put, self._time.receive
         self._limit = limit
         self._longest = max(1, min(_LONGEST, limit // 16))
@@ -99,6 +100,11 @@ class PendingMessages:
         self._runs: dict[SystemStreamPartition, tuple[float, str]] = {}
         self._added = 0
         self._late = counter("join", "late")
+
+    @property
+    def settled_ms(self) -> int:
+        """No message on time has an event time before this any more."""
+        return max(0, self._time.over - self._lateness_ms)
 
     def on_time(self, envelope: IncomingMessageEnvelope) -> bool:
         """Accept the event time of a message; returns False for one that is late, or too far ahead, which is counted.

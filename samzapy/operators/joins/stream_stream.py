@@ -10,7 +10,7 @@ from typing import Any
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.stream import SystemStream
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import StoreError
 from samzapy.operators.columns import Messages, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
@@ -103,6 +103,15 @@ class StreamStreamJoin:
         self._waits_ms = (after_ms, before_ms)
         #: Wide enough that all partners of a message lie in two buckets.
         self._width_ms = max(before_ms + after_ms, 1)
+
+    def mark(self, ssp: SystemStreamPartition, time_ms: int) -> None:
+        """Accept a watermark of one of the `watermarked` partitions of the task: no older message follows."""
+        self._pending.mark(ssp, time_ms)
+
+    @property
+    def settled_ms(self) -> int:
+        """No later result has an event time before this."""
+        return max(0, self._pending.settled_ms - max(self._waits_ms))
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Accept one message; returns its pairs, and perhaps some messages without a partner."""

@@ -107,7 +107,7 @@ Emission = OnClose | OnChange | Early
 class WindowedAggregation:
     """The `aggregation` over each of the `windows` of a key, sent to `output`.
 
-    1. `late`: the stream for messages that came too late for all of their windows, or are more than
+    1. `late`: the stream (or a function) for messages that came too late for all of their windows, or are more than
        `task.event.time.max.ahead.ms` ahead of the wall clock, with their keys and headers, and their
        event times as time stamps. Without it they are only counted.
     2. `emit`: OnClose(), OnChange() or Early("10s").
@@ -122,7 +122,7 @@ class WindowedAggregation:
     aggregation: Aggregation
     output: Output
     _: KW_ONLY
-    late: SystemStream | None = None
+    late: SystemStream | Callable[[IncomingMessageEnvelope], object] | None = None
     emit: Emission = field(default_factory=OnClose)
     idle: Duration | None = None
     inputs: Collection[SystemStream] | None = None
@@ -237,6 +237,15 @@ class EventTimeWindows:
         """Accept the event time of a message that belongs into no window. Raises as `add`."""
         self._receive(envelope, envelope.event_time if time_ms is None else time_ms)
 
+    def mark(self, ssp: SystemStreamPartition, time_ms: int) -> None:
+        """Accept a watermark of one of the `watermarked` partitions of the task: no older message follows."""
+        self._time.mark(ssp, time_ms)
+
+    @property
+    def settled_ms(self) -> int:
+        """No later result has an event time before this."""
+        return max(0, self._time.over - self._state.grace_ms)
+
     def advance(self, collector: MessageCollector) -> None:
         """Close the windows that are over, and send early results if they are due. Call it in the task's `window`."""
         now = self._clock.monotonic()
@@ -291,7 +300,11 @@ class EventTimeWindows:
     def _send_late(self, envelope: IncomingMessageEnvelope, time: int, collector: MessageCollector) -> None:
         self._late.count += 1
         late = self._aggregation.late
-        if late is not None:
+        if late is None:
+            return
+        if not isinstance(late, SystemStream):
+            late(envelope)
+        else:
             # An id belongs to the stream that the message came from.
             headers = [header for header in envelope.headers or () if header[0] != ID_HEADER] or None
             outgoing = OutgoingMessageEnvelope(late, envelope.message, envelope.key, headers=headers, timestamp=time)

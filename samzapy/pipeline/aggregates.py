@@ -1,0 +1,192 @@
+"""Aggregations: several by name over the values of a key, and the step that keeps their totals by key."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from samzapy.operators.folds import Aggregation, grouped
+from samzapy.operators.folds import Collect as _Collect
+from samzapy.operators.folds import Count as _Count
+from samzapy.operators.folds import Distinct as _Distinct
+from samzapy.operators.folds import Max as _Max
+from samzapy.operators.folds import Mean as _Mean
+from samzapy.operators.folds import Min as _Min
+from samzapy.operators.folds import Sum as _Sum
+from samzapy.operators.folds import Top as _Top
+from samzapy.pipeline.functions import Batch, Expression
+from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed
+
+#: What of a message a fold takes: a function of its content, the name of a field, or None for the content.
+Value = Callable[[Any], Any] | Expression | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One aggregation of an `aggregate`: a fold, and what of each message it takes."""
+
+    fold: Aggregation
+    value: Value = None
+
+    def add_all(self, accumulated: Any, messages: Sequence[Any]) -> Any:
+        """The accumulated value, in plain form, after these messages."""
+        values = messages if self.value is None else [self.value(message) for message in messages]
+        fold = self.fold
+        if not isinstance(fold, _Distinct):
+            return fold.add_all(accumulated, values)
+        # A set, kept as a list of its items in order of arrival.
+        return list(dict.fromkeys([*accumulated, *values]))
+
+
+def Count() -> Part:  # noqa: N802  # a constructor for its users
+    """The number of messages."""
+    return Part(_Count())
+
+
+def Sum(value: Value = None) -> Part:  # noqa: N802
+    """The sum of `value(message)`."""
+    return Part(_Sum(), value)
+
+
+def Min(value: Value = None) -> Part:  # noqa: N802
+    """The least `value(message)`."""
+    return Part(_Min(), value)
+
+
+def Max(value: Value = None) -> Part:  # noqa: N802
+    """The greatest `value(message)`."""
+    return Part(_Max(), value)
+
+
+def Mean(value: Value = None) -> Part:  # noqa: N802
+    """The arithmetic mean of `value(message)`."""
+    return Part(_Mean(), value)
+
+
+def Distinct(value: Value = None) -> Part:  # noqa: N802
+    """The different values of `value(message)`, as a list in the order of their arrival."""
+    return Part(_Distinct(), value)
+
+
+def Collect(value: Value = None) -> Part:  # noqa: N802
+    """All values of `value(message)`, in the order of arrival."""
+    return Part(_Collect(), value)
+
+
+def Top(count: int, value: Value = None) -> Part:  # noqa: N802
+    """The `count` greatest values of `value(message)`."""
+    return Part(_Top(count), value)
+
+
+class Named(Aggregation):
+    """Several aggregations at once. The accumulated value is a list with the one of each; the result is a dict."""
+
+    def __init__(self, parts: Mapping[str, Part | Aggregation]) -> None:
+        self._parts = {name: part if isinstance(part, Part) else Part(part) for name, part in parts.items()}
+        self.in_any_order = all(part.fold.in_any_order for part in self._parts.values())
+
+    @property
+    def name(self) -> str:
+        return ",".join(f"{name}:{part.fold.name}" for name, part in self._parts.items())
+
+    def init(self) -> list[Any]:
+        return [[] if isinstance(part.fold, _Distinct) else part.fold.init() for part in self._parts.values()]
+
+    def add(self, accumulated: list[Any], value: Any) -> list[Any]:
+        return self.add_all(accumulated, (value,))
+
+    def add_all(self, accumulated: list[Any], values: Sequence[Any]) -> list[Any]:
+        parts = zip(self._parts.values(), accumulated, strict=True)
+        return [part.add_all(before, values) for part, before in parts]
+
+    def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
+        return [
+            list(dict.fromkeys([*left, *right])) if isinstance(part.fold, _Distinct) else part.fold.merge(left, right)
+            for part, left, right in zip(self._parts.values(), one, other, strict=True)
+        ]
+
+    def result(self, accumulated: list[Any]) -> dict[str, Any]:
+        values = zip(self._parts.items(), accumulated, strict=True)
+        return {
+            name: list(each) if isinstance(part.fold, _Distinct) else part.fold.result(each)
+            for (name, part), each in values
+        }
+
+
+class Reduced(Aggregation):
+    """A fold without a beginning: `function(accumulated, value)`, from the first value on."""
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self._function = function
+
+    @property
+    def name(self) -> str:
+        return "Reduce"
+
+    def init(self) -> Any:
+        return None
+
+    def add(self, accumulated: Any, value: Any) -> Any:
+        return value if accumulated is None else self._function(accumulated, value)
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return self._function(one, other)
+
+
+@dataclass(eq=False, kw_only=True)
+class Aggregate(Step):
+    """The totals of each key, as a table. A batch gives the last total of each of its keys."""
+
+    kind: ClassVar[str] = "aggregate"
+    fold: Aggregation
+    #: Whether nothing follows: then the store is all there is.
+    is_last: bool = False
+
+    @property
+    def stores(self) -> Mapping[str, StoreNeed]:
+        return {self.name: StoreNeed()}
+
+    @property
+    def signature(self) -> str:
+        return f"{self.kind} {self.fold.name}"
+
+    def describe(self) -> str:
+        return f"{self.kind} {self.fold.name}"
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        store, fold = task.context.get_store(self.name), self.fold
+        if self.is_last and type(fold) is _Count:
+            return [lambda batch: store.merge_all(Counter(batch.keys), operator.add)]
+
+        def receive(batch: Batch) -> None:
+            places = dict(zip(batch.keys, range(len(batch)), strict=True))
+            if len(places) == len(batch):
+                groups: Mapping[Any, Sequence[Any]] = dict(zip(batch.keys, zip(batch.messages), strict=True))
+            else:
+                groups = grouped(zip(batch.keys, batch.messages, strict=True))
+            held = store.get_all(groups)
+            totals = {
+                key: fold.add_all(fold.init() if held[key] is None else held[key], values)
+                for key, values in groups.items()
+            }
+            store.put_all(totals)
+            if not self.is_last:
+                emit(_totals(batch, places, [fold.result(total) for total in totals.values()]))
+
+        return [receive]
+
+
+def _totals(batch: Batch, places: Mapping[Any, int], results: Sequence[Any]) -> Batch:
+    """The result of each key, at the place of its last message."""
+    rows = sorted(zip(places.values(), places, results, strict=True), key=operator.itemgetter(0))
+    at = [place for place, _, _ in rows]
+    return Batch(
+        batch.ssp,
+        [batch.offsets[place] for place in at],
+        [key for _, key, _ in rows],
+        [result for _, _, result in rows],
+        [batch.timestamps[place] for place in at],
+    )

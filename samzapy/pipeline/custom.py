@@ -1,0 +1,212 @@
+"""The way down: steps of the user's own code with a state and timers, lookups outside, and deduplication."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from samzapy.api.event_time import TimerClock
+from samzapy.api.kv import KeyValueStore
+from samzapy.operators.deduplicate import Deduplicator
+from samzapy.pipeline.functions import Batch, of_batch, picked, with_columns
+from samzapy.pipeline.step import TIMERS, Opening, Receive, Step, StoreNeed
+
+
+class Handle:
+    """What a `process` function works with: the key and the event time of the message at hand, a state, timers.
+
+    `state` is the step's own store, with string keys and plain values. Valid during the call only.
+    """
+
+    def __init__(self, state: KeyValueStore[str, Any], timers: Any, step: str) -> None:
+        self.state = state
+        self.key: Any = None
+        self.time_ms = -1
+        self.sent: list[tuple[Any, Any, int]] = []
+        self._timers = timers
+        self._step = step
+
+    def send(self, message: Any, key: Any = None, time_ms: int | None = None) -> None:
+        """Pass a message on, by default under the key and the time of the message at hand."""
+        self.sent.append((self.key if key is None else key, message, self.time_ms if time_ms is None else time_ms))
+
+    def schedule(self, time_ms: int, clock: TimerClock = TimerClock.EVENT) -> None:
+        """Call `on_timer` for this key at `time_ms`, in place of an earlier timer of the key."""
+        self._timers.schedule([self._step, self.key], time_ms, clock)
+
+    def cancel(self, clock: TimerClock = TimerClock.EVENT) -> bool:
+        """Cancel the timer of this key; returns whether there was one."""
+        return bool(self._timers.cancel([self._step, self.key], clock))
+
+
+@dataclass(eq=False, kw_only=True)
+class Process(Step):
+    """Calls `function(message, handle)` for each message, and `on_timer(handle)` for each timer that is due."""
+
+    kind: ClassVar[str] = "process"
+    function: Callable[[Any, Handle], object]
+    on_timer: Callable[[Handle], object] | None = None
+    is_batched = False
+
+    @property
+    def stores(self) -> Mapping[str, StoreNeed]:
+        timers = {} if self.on_timer is None else {TIMERS: StoreNeed(timers=True)}
+        return {self.name: StoreNeed(), **timers}
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        timers = None if self.on_timer is None else task.context.task.timers
+        handle = Handle(task.context.get_store(self.name), timers, self.name)
+        function, on_timer = self.function, self.on_timer
+
+        def flush(ssp: Any, offset: int) -> None:
+            sent, handle.sent = handle.sent, []
+            if sent:
+                keys, messages, times = zip(*sent, strict=True)
+                emit(Batch(ssp, [offset] * len(sent), keys, messages, times))
+
+        def receive(batch: Batch) -> None:
+            for offset, key, message, time_ms in zip(
+                batch.offsets, batch.keys, batch.messages, batch.timestamps, strict=True
+            ):
+                handle.key, handle.time_ms = key, time_ms
+                if (returned := function(message, handle)) is not None:
+                    raise TypeError(f"process '{self.name}' returned {returned!r:.100}: send it with handle.send")
+                flush(batch.ssp, offset)
+
+        def fire(key: Any, time_ms: int) -> None:
+            assert on_timer is not None
+            handle.key, handle.time_ms = key, time_ms
+            on_timer(handle)
+            flush(min(task.origins[self]), -1)
+
+        task.timers[self.name] = fire
+        return [receive]
+
+
+@dataclass(eq=False, kw_only=True)
+class Deduplicate(Step):
+    """Passes on the first message of each `key(message)`, among the last `capacity` different ones."""
+
+    kind: ClassVar[str] = "deduplicate"
+    key: Callable[..., Any] | None
+    capacity: int
+    is_batched = False
+
+    @property
+    def stores(self) -> Mapping[str, StoreNeed]:
+        return {self.name: StoreNeed()}
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        known = Deduplicator(task.context.get_store(self.name), self.capacity)
+        keys_of = None if self.key is None else of_batch(self.key)
+
+        def receive(batch: Batch) -> None:
+            keys = batch.keys if keys_of is None else keys_of(batch)
+            kept = [place for place, key in enumerate(keys) if known.is_new_key(str(key))]
+            if kept:
+                emit(batch if len(kept) == len(batch) else picked(batch, kept))
+
+        return [receive]
+
+
+@dataclass(eq=False, kw_only=True)
+class Lookups(Step):
+    """Asks somebody outside for each message: `function(message)`, several at a time, in the order of the messages.
+
+    A coroutine function runs on an event loop, any other in threads. A failed call is repeated `retry` times, and then
+    is the message's failure. `cache_ms`: results are kept by `key(message)` in a store for so long, so a restart asks
+    nobody again; only plain results can be kept.
+    """
+
+    kind: ClassVar[str] = "map-async"
+    function: Callable[[Any], Any | Awaitable[Any]]
+    concurrency: int
+    timeout_s: float
+    retry: int
+    per_second: float | None
+    cache_ms: int = 0
+    key: Callable[..., Any] | None = None
+    is_batched = False
+
+    @property
+    def stores(self) -> Mapping[str, StoreNeed]:
+        return {self.name: StoreNeed(ttl_ms=self.cache_ms)} if self.cache_ms else {}
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        cache = task.context.get_store(self.name) if self.cache_ms else None
+        keys_of = None if self.key is None else of_batch(self.key)
+        ask = self._asker(task)
+
+        def receive(batch: Batch) -> None:
+            if cache is None:
+                emit(with_columns(batch, messages=ask(batch.messages)))
+                return
+            keys = list(map(str, batch.keys if keys_of is None else keys_of(batch)))
+            known = cache.get_all(dict.fromkeys(keys))
+            asked = {key: item for key, item in zip(keys, batch.messages, strict=True) if known[key] is None}
+            found = dict(zip(asked, ask(list(asked.values())), strict=True))
+            cache.put_all({key: [result] for key, result in found.items()})
+            results = {key: found[key] if held is None else held[0] for key, held in known.items()}
+            emit(with_columns(batch, messages=[results[key] for key in keys]))
+
+        return [receive]
+
+    def _asker(self, task: Opening) -> Callable[[Sequence[Any]], list[Any]]:
+        pace = Pace(self.per_second)
+        if inspect.iscoroutinefunction(self.function):
+            loop = asyncio.new_event_loop()
+            task.closers.append(loop.close)
+            return lambda messages: loop.run_until_complete(self._all_of(messages, pace))
+        pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix=f"samzapy-{self.name}")
+        task.closers.append(lambda: pool.shutdown(wait=False, cancel_futures=True))
+
+        def one(message: Any) -> Any:
+            for left in range(self.retry, -1, -1):
+                time.sleep(pace.wait_s())
+                try:
+                    return self.function(message)
+                except Exception:
+                    if not left:
+                        raise
+            raise AssertionError
+
+        def every(messages: Sequence[Any]) -> list[Any]:
+            waiting = [pool.submit(one, message) for message in messages]
+            return [each.result(self.timeout_s) for each in waiting]
+
+        return every
+
+    async def _all_of(self, messages: Sequence[Any], pace: Pace) -> list[Any]:
+        places = asyncio.Semaphore(self.concurrency)
+
+        async def one(message: Any) -> Any:
+            async with places:
+                for left in range(self.retry, -1, -1):
+                    await asyncio.sleep(pace.wait_s())
+                    try:
+                        return await asyncio.wait_for(self.function(message), self.timeout_s)
+                    except Exception:
+                        if not left:
+                            raise
+                raise AssertionError
+
+        return await asyncio.gather(*map(one, messages))
+
+
+class Pace:
+    """At most so many calls per second, from any thread."""
+
+    def __init__(self, per_second: float | None) -> None:
+        self._between_s = 0.0 if per_second is None else 1.0 / per_second
+        self._next_at = 0.0
+
+    def wait_s(self) -> float:
+        """The seconds that the next call has to wait; it is then that call's turn."""
+        now = time.monotonic()
+        self._next_at = max(self._next_at, now) + self._between_s
+        return max(0.0, self._next_at - self._between_s - now)

@@ -1,0 +1,165 @@
+"""The join of two tables by a foreign key: a change of a customer reaches all of its orders.
+
+    orders, by order ──> ByForeignKey ── subscriptions, by customer ──> Subscriptions <── customers, by customer
+                              │                                              │
+                       version of each order <────── answers, by order ──────┘
+                                                            └──> Answers ──> rows of the result, by order
+
+1. Each change of a left row gets the next version of its key. It goes to the task that has the right row, which keeps
+   it under (foreign key, key), and answers with the version.
+2. When a left row changes its foreign key, two tasks answer, in any order. Only the answer to the newest version counts.
+3. A change of a right row is answered for all rows that are kept under its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from samzapy.pipeline.functions import Batch, picked, with_columns
+from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed
+from samzapy.pipeline.tables import TableStore
+from samzapy.pipeline.timed import Joiner
+from samzapy.serializers.typed import json_form
+
+_BETWEEN = "\0"
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How rows of a class travel."""
+
+    to_plain: Callable[[Any], Any]
+    from_plain: Callable[[Any], Any]
+
+
+def _form_of(kind: Any) -> _Form:
+    if kind is None:
+        return _Form(lambda row: row, lambda row: row)
+    form = json_form(kind)
+    return _Form(form.to_plain, form.from_plain)
+
+
+@dataclass(eq=False, kw_only=True)
+class ByForeignKey(Step):
+    """Gives a subscription for each change of a left row, under its foreign key; deletions go on to `answers`."""
+
+    kind: ClassVar[str] = "foreign-key"
+    table: TableStore
+    on: Callable[[Any], Any]
+    is_batched = False
+
+    @property
+    def stores(self) -> Mapping[str, StoreNeed]:
+        return {self.name: StoreNeed()}
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        versions, befores = task.context.get_store(self.name), task.befores_of(self.table)
+        on, form = self.on, _form_of(self.table.value_type)
+
+        def key_of(row: Any) -> str | None:
+            key = None if row is None else on(row)
+            return None if key is None else str(key)
+
+        def receive(batch: Batch) -> None:
+            held = versions.get_all(dict.fromkeys(batch.keys))
+            places, keys, messages = [], [], []
+            for place, (key, row, before) in enumerate(zip(batch.keys, batch.messages, befores, strict=True)):
+                version = held[key] = (held[key] or 0) + 1
+                now, then = key_of(row), key_of(before)
+                if then is not None and then != now:
+                    places.append(place)
+                    keys.append(then)
+                    messages.append({"key": key, "version": version, "row": None, "gone": now is None})
+                if now is not None:
+                    places.append(place)
+                    keys.append(now)
+                    messages.append({"key": key, "version": version, "row": form.to_plain(row), "gone": False})
+            versions.put_all(held)
+            if places:
+                emit(with_columns(picked(batch, places), keys=keys, messages=messages))
+
+        return [receive]
+
+
+@dataclass(eq=False, kw_only=True)
+class Subscriptions(Step):
+    """Keeps the left rows under their foreign keys, and gives an answer for each change of either side.
+
+    `inputs`: the subscriptions, the right table.
+    """
+
+    kind: ClassVar[str] = "subscriptions"
+    joiner: Joiner
+    left_type: Any
+    right: TableStore
+    inner: bool
+    is_batched = False
+
+    @property
+    def stores(self) -> Mapping[str, StoreNeed]:
+        return {self.name: StoreNeed()}
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        kept, rights = task.context.get_store(self.name), task.context.get_store(self.right.name)
+        joiner, inner, form = self.joiner, self.inner, _form_of(self.left_type)
+
+        def answer(version: int, row: Any, right: Any) -> dict[str, Any]:
+            result = None if right is None and inner else joiner(form.from_plain(row), right)
+            return {"version": version, "result": result}
+
+        def subscribe(batch: Batch) -> None:
+            rows = rights.get_all(dict.fromkeys(batch.keys))
+            places, keys, messages = [], [], []
+            for place, (foreign, change) in enumerate(zip(batch.keys, batch.messages, strict=True)):
+                name = f"{foreign}{_BETWEEN}{change['key']}"
+                if change["row"] is None:
+                    kept.delete(name)
+                    if not change["gone"]:
+                        continue
+                    result = {"version": change["version"], "result": None}
+                else:
+                    kept.put(name, [change["version"], change["row"]])
+                    result = answer(change["version"], change["row"], rows[foreign])
+                places.append(place)
+                keys.append(change["key"])
+                messages.append(result)
+            if places:
+                emit(with_columns(picked(batch, places), keys=keys, messages=messages))
+
+        def change(batch: Batch) -> None:
+            places, keys, messages = [], [], []
+            for place, (foreign, right) in enumerate(zip(batch.keys, batch.messages, strict=True)):
+                with kept.prefix(f"{foreign}{_BETWEEN}") as subscribed:
+                    for name, (version, row) in subscribed:
+                        places.append(place)
+                        keys.append(name.split(_BETWEEN, 1)[1])
+                        messages.append(answer(version, row, right))
+            if places:
+                emit(with_columns(picked(batch, places), keys=keys, messages=messages))
+
+        return [subscribe, change]
+
+
+@dataclass(eq=False, kw_only=True)
+class Answers(Step):
+    """Gives the results that belong to the newest versions of their left rows."""
+
+    kind: ClassVar[str] = "answers"
+    of: ByForeignKey
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        versions = task.context.get_store(self.of.name)
+
+        def receive(batch: Batch) -> None:
+            newest = versions.get_all(dict.fromkeys(batch.keys))
+            places = [
+                place
+                for place, (key, answer) in enumerate(zip(batch.keys, batch.messages, strict=True))
+                if answer["version"] == newest[key]
+            ]
+            if places:
+                emit(with_columns(picked(batch, places), messages=[batch.messages[at]["result"] for at in places]))
+
+        return [receive]

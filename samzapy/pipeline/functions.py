@@ -1,0 +1,146 @@
+"""The functions of a pipeline's steps, as functions of whole batches.
+
+A function of one parameter gets a message's content; a function of two gets the key and the content. `field("page")`
+is a function of the content that a batch evaluates without a call per message.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any
+
+from samzapy.api.batch import MessageBatch
+from samzapy.api.task import takes
+
+Batch = MessageBatch[Any, Any]
+#: From a batch to one value per message.
+OfBatch = Callable[[Batch], Sequence[Any]]
+
+
+class Expression:
+    """A value of each message: a field, or a comparison of fields with constants."""
+
+    def __init__(self, of_batch: OfBatch, of_one: Callable[[Any], Any], text: str) -> None:
+        self.of_batch = of_batch
+        self._of_one = of_one
+        self.text = text
+
+    def __call__(self, message: Any) -> Any:
+        """The value of one message."""
+        return self._of_one(message)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _compared(self, compare: Callable[[Any, Any], Any], sign: str, other: object) -> Expression:
+        if isinstance(other, Expression):
+            pair = other
+            return Expression(
+                lambda batch: list(map(compare, self.of_batch(batch), pair.of_batch(batch))),
+                lambda message: compare(self(message), pair(message)),
+                f"({self.text} {sign} {pair.text})",
+            )
+        return Expression(
+            lambda batch: list(map(compare, self.of_batch(batch), repeat(other))),
+            lambda message: compare(self(message), other),
+            f"{self.text} {sign} {other!r}",
+        )
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]  # an expression, as in SQL libraries
+        return self._compared(operator.eq, "==", other)
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+        return self._compared(operator.ne, "!=", other)
+
+    def __lt__(self, other: object) -> Expression:
+        return self._compared(operator.lt, "<", other)
+
+    def __le__(self, other: object) -> Expression:
+        return self._compared(operator.le, "<=", other)
+
+    def __gt__(self, other: object) -> Expression:
+        return self._compared(operator.gt, ">", other)
+
+    def __ge__(self, other: object) -> Expression:
+        return self._compared(operator.ge, ">=", other)
+
+    def __and__(self, other: object) -> Expression:
+        return self._compared(lambda one, two: one and two, "and", other)
+
+    def __or__(self, other: object) -> Expression:
+        return self._compared(lambda one, two: one or two, "or", other)
+
+    __hash__ = object.__hash__
+
+
+def field(name: str) -> Expression:
+    """The field `name` of each message: a key of dicts, an attribute of other objects."""
+    item, attribute = operator.itemgetter(name), operator.attrgetter(name)
+
+    def of_one(message: Any) -> Any:
+        return item(message) if isinstance(message, dict) else attribute(message)
+
+    def of_batch(batch: Batch) -> Sequence[Any]:
+        kinds = set(map(type, batch.messages))
+        if len(kinds) > 1:
+            return list(map(of_one, batch.messages))
+        return list(map(item if kinds <= {dict} else attribute, batch.messages))
+
+    return Expression(of_batch, of_one, name)
+
+
+def of_batch(function: Callable[..., Any]) -> OfBatch:
+    """A user's function as a function of batches. Raises TypeError for anything that cannot be called."""
+    if isinstance(function, Expression):
+        return function.of_batch
+    if not callable(function):
+        raise TypeError(f"expected a function of the message, or of key and message, got {function!r:.100}")
+    if wants_key(function):
+        # Not `map`: a StopIteration of the user's function would end it silently.
+        return lambda batch: [function(key, item) for key, item in zip(batch.keys, batch.messages, strict=True)]
+    return lambda batch: [function(item) for item in batch.messages]
+
+
+def wants_key(function: Callable[..., Any]) -> bool:
+    """Whether a function gets the key and the content, and not the content alone."""
+    return not takes(function, 1) and takes(function, 2)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The field that a function reads, for the names of steps: `page` for `lambda view: view.page`; `key` if it does
+    more than that."""
+    if isinstance(function, Expression):
+        return function.text if function.text.isidentifier() else "key"
+    code = getattr(function, "__code__", None)
+    if code is None or function.__name__ != "<lambda>":
+        name = getattr(function, "__name__", "key")
+        return name if name.isidentifier() else "key"
+    texts = [item for item in code.co_consts if isinstance(item, str)]
+    names = [*code.co_names, *texts]
+    return names[0].replace("_", "-") if len(names) == 1 and names[0].isidentifier() else "key"
+
+
+def picked(batch: Batch, places: Sequence[int]) -> Batch:
+    """The messages at these places, in order; a place may occur several times."""
+    return MessageBatch(
+        batch.ssp,
+        [batch.offsets[place] for place in places],
+        [batch.keys[place] for place in places],
+        [batch.messages[place] for place in places],
+        [batch.timestamps[place] for place in places],
+        None if not any(batch.headers) else [batch.headers[place] for place in places],
+    )
+
+
+def with_columns(batch: Batch, *, keys: Sequence[Any] | None = None, messages: Sequence[Any] | None = None) -> Batch:
+    """The batch with other keys or contents, as many as it has messages."""
+    return MessageBatch(
+        batch.ssp,
+        batch.offsets,
+        batch.keys if keys is None else keys,
+        batch.messages if messages is None else messages,
+        batch.timestamps,
+        batch.headers,
+    )

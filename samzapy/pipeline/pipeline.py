@@ -1,0 +1,486 @@
+"""Pipelines: streams and tables, and what can be done with them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from samzapy.api.collector import Sink
+from samzapy.api.stream import SystemStream
+from samzapy.api.task import CopartitionedTask
+from samzapy.operators.event_time import Duration, milliseconds
+from samzapy.operators.folds import Aggregation
+from samzapy.operators.folds import Count as CountFold
+from samzapy.operators.joins import TimeRules, Within
+from samzapy.operators.windows import OnClose, WindowDefinition
+from samzapy.operators.windows.windows import Emission
+from samzapy.pipeline.aggregates import Aggregate, Named, Part, Reduced
+from samzapy.pipeline.custom import Deduplicate, Handle, Lookups, Process
+from samzapy.pipeline.foreign import Answers, ByForeignKey, Subscriptions
+from samzapy.pipeline.functions import name_of
+from samzapy.pipeline.plan import Plan, check_name, in_order
+from samzapy.pipeline.stateless import Filter, FlatMap, KeyBy, Map, Merge, Peek, Source, Through, To, ToSink
+from samzapy.pipeline.step import Step
+from samzapy.pipeline.tables import Changes, JoinOfTables, Lookup, TableFilter, TableMap, TableStore
+from samzapy.pipeline.task import PipelineTask
+from samzapy.pipeline.timed import Joiner, JoinOfStreams, Late, Windows
+
+
+def _both(left: Any, right: Any) -> tuple[Any, Any]:
+    return left, right
+
+
+class Pipeline:
+    """A job of several steps.
+
+        pipeline = Pipeline("page-views")
+        (
+            pipeline.stream("kafka.page-views", PageView)
+            .key_by(lambda view: view.page)
+            .window(Tumbling("1m"))
+            .aggregate(views=Count())
+            .to("kafka.page-view-counts")
+        )
+
+    Functions of messages get the content, or key and content if they take two parameters. Run it like a task: by
+    `app.class=module:pipeline` in a job file, `samzapy run module:pipeline`, or `samzapy.run(pipeline)`.
+    """
+
+    def __init__(self, name: str) -> None:
+        """`name` is the name of the job, and part of the names of its streams. Raises ConfigError."""
+        self.name = check_name("name of a Pipeline", name)
+        self._steps: list[Step] = []
+
+    def stream(self, stream: str, value_type: Any = None, *, time: Callable[..., Any] | None = None) -> Stream:
+        """The messages of `system.stream`, as objects of a class if there is one. `time(message)`: the event time in
+        milliseconds since 1970; by default the time stamp of the record."""
+        at = _stream_of(stream)
+        step = Source(stream=at, value_type=value_type, time=time)
+        return Stream(self, self.add(step, at.stream), at.stream)
+
+    def table(self, stream: str, value_type: Any = None, *, name: str = "", everywhere: bool = False) -> Table:
+        """The newest message of each key of `system.stream`, usually a compacted one; a null message is a deletion.
+
+        A start reads the table to its end before other inputs. `everywhere`: each task has all of it.
+        """
+        at = _stream_of(stream)
+        source = self.add(
+            Source(stream=at, value_type=value_type, nulls=True, everywhere=everywhere), f"{at.stream}-changes"
+        )
+        step = self.add(TableStore(inputs=(source,), value_type=value_type), name or at.stream)
+        return Table(self, step, step.name)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The pipeline as a job: from now on it has all of its steps."""
+        followed = {parent for step in self._steps for parent in step.inputs}
+        for step in self._steps:
+            if isinstance(step, Aggregate):
+                step.is_last = step not in followed
+        return Plan(self.name, in_order(self._steps))
+
+    @cached_property
+    def task(self) -> type[PipelineTask]:
+        """The task class of the job."""
+        joins = any(isinstance(step, JoinOfStreams | JoinOfTables | Lookup) for step in self.plan.steps)
+        bases = (PipelineTask, CopartitionedTask) if joins else (PipelineTask,)
+        return type("PipelineTask", bases, {"plan": self.plan, "__doc__": f"The task of pipeline '{self.name}'."})
+
+    def explain(self) -> str:
+        """The steps, with their stores and streams, as text."""
+        return self.plan.explain()
+
+    def add(self, step: Step, name: str) -> Any:
+        """Add a step under a name, with a number behind it if that is taken."""
+        if "plan" in vars(self):
+            raise RuntimeError(f"pipeline '{self.name}' has been run or explained: it takes no more steps")
+        names = {each.name for each in self._steps}
+        free = name
+        number = 2
+        while free in names:
+            free, number = f"{name}-{number}", number + 1
+        step.name = free
+        self._steps.append(step)
+        return step
+
+
+def _stream_of(name: str) -> SystemStream:
+    system, dot, stream = name.partition(".")
+    if not dot or not stream:
+        raise ValueError(f"expected system.stream, like kafka.page-views, got {name!r}")
+    return SystemStream(system, stream)
+
+
+class _Flow:
+    """A step, and the path to it, which names what comes after it."""
+
+    def __init__(self, pipeline: Pipeline, step: Step, path: str) -> None:
+        self.pipeline = pipeline
+        self.step = step
+        self.path = path
+
+    def named(self, name: str, kind: str) -> str:
+        """The name of a step that follows. Raises ConfigError."""
+        return check_name("name of a step", name) if name else f"{self.path}-{kind}"
+
+
+class Stream(_Flow):
+    """Messages, by key. Each method gives a new stream or table, and leaves this one as it is."""
+
+    #: Whether the messages of a key are in one task.
+    keyed = True
+
+    def then(self, step: Step, kind: str = "") -> Stream:
+        """The messages that a further step gives."""
+        found = Stream(self.pipeline, self.pipeline.add(step, f"{self.path}-{kind or step.kind}"), self.path)
+        found.keyed = self.keyed
+        return found
+
+    def filter(self, predicate: Callable[..., Any]) -> Stream:
+        """The messages for which `predicate` is true."""
+        return self.then(Filter(inputs=(self.step,), predicate=predicate, value_type=self.step.value_type))
+
+    def map(self, function: Callable[..., Any], value_type: Any = None) -> Stream:
+        """`function` of each message, under the same key. `value_type`: the class of the results; by default the one
+        that the function's annotation names."""
+        kind = value_type if value_type is not None else _returned(function)
+        return self.then(Map(inputs=(self.step,), function=function, value_type=kind))
+
+    def map_values(self, function: Callable[..., Any], value_type: Any = None) -> Stream:
+        """Kafka Streams' name of `map`."""
+        return self.map(function, value_type)
+
+    def flat_map(self, function: Callable[..., Any], value_type: Any = None) -> Stream:
+        """Each of the results of `function` for each message, under the same key."""
+        return self.then(FlatMap(inputs=(self.step,), function=function, value_type=value_type))
+
+    def peek(self, function: Callable[..., Any]) -> Stream:
+        """Call `function` with each message, and pass it on. A message may come again after a crash."""
+        return self.then(Peek(inputs=(self.step,), function=function, value_type=self.step.value_type))
+
+    def key_by(self, function: Callable[..., Any], *, name: str = "") -> Stream:
+        """The messages under another key, as text. What needs equal keys together sends them through a stream of the
+        job, `PIPELINE-by-FIELD`."""
+        path = check_name("name of a step", name) if name else f"by-{name_of(function)}"
+        step = KeyBy(inputs=(self.step,), function=function, value_type=self.step.value_type)
+        found = Stream(self.pipeline, self.pipeline.add(step, path), path)
+        found.keyed = False
+        return found
+
+    def through(self, name: str = "", *, nulls: bool = False, value_type: Any = None) -> Stream:
+        """Send the messages through a stream of the job, partitioned by key. `nulls`: deletions as well."""
+        name = check_name("name of a step", name) if name else f"{self.path}-through"
+        pipeline, kind = self.pipeline, value_type if value_type is not None else self.step.value_type
+        stream = SystemStream(_system_of(self.step), f"{pipeline.name}-{name}")
+        step = pipeline.add(Through(inputs=(self.step,), stream=stream, nulls=nulls), f"{name}-out")
+        source = pipeline.add(Source(inputs=(step,), stream=stream, value_type=kind, nulls=nulls), f"{name}-in")
+        return Stream(pipeline, source, self.path)
+
+    def together(self) -> Stream:
+        """The stream with all messages of a key in one task."""
+        return self if self.keyed else self.through(self.path)
+
+    def merge(self, *others: Stream) -> Stream:
+        """The messages of all of these streams."""
+        streams = [self, *others]
+        if not all(stream.keyed for stream in streams):
+            streams = [stream.together() for stream in streams]
+        kinds = {stream.step.value_type for stream in streams}
+        kind = kinds.pop() if len(kinds) == 1 else None
+        return self.then(Merge(inputs=tuple(stream.step for stream in streams), value_type=kind))
+
+    def branch(self, *predicates: Callable[..., Any]) -> tuple[Stream, ...]:
+        """A stream for each predicate: a message goes to the first whose predicate is true."""
+
+        def first(number: int) -> Callable[[Any], bool]:
+            earlier = predicates[:number]
+            return lambda item: bool(predicates[number](item)) and not any(each(item) for each in earlier)
+
+        return tuple(self.filter(first(number)) for number in range(len(predicates)))
+
+    def count(self, *, name: str = "") -> Table:
+        """The number of messages of each key."""
+        return self._table(CountFold(), self.named(name, "count"))
+
+    def reduce(self, function: Callable[[Any, Any], Any], *, name: str = "") -> Table:
+        """`function(accumulated, message)` of each key's messages, from the first on."""
+        return self._table(Reduced(function), self.named(name, "reduce"))
+
+    def aggregate(self, *, name: str = "", **parts: Part | Aggregation) -> Table:
+        """Several aggregations of each key's messages, by name: `aggregate(views=Count(), sum=Sum(field("size")))`."""
+        return self._table(Named(parts), self.named(name, "aggregate"))
+
+    def _table(self, fold: Aggregation, name: str) -> Table:
+        keyed = self.together()
+        return Table(self.pipeline, self.pipeline.add(Aggregate(inputs=(keyed.step,), fold=fold), name), name)
+
+    def window(
+        self, windows: WindowDefinition, *, emit: Emission | None = None, idle: Duration | None = None, name: str = ""
+    ) -> Windowed:
+        """The messages in windows of event time; see `samzapy.operators.windows`."""
+        return Windowed(self.together(), windows, emit or OnClose(), idle, name)
+
+    def join(
+        self,
+        other: Stream | Table,
+        joiner: Joiner = _both,
+        *,
+        within: Within | None = None,
+        how: str = "inner",
+        on: Callable[..., Any] | None = None,
+        rules: TimeRules | None = None,
+        name: str = "",
+    ) -> Stream:
+        """With a table: each message with the present row of its key, or of `on(message)` in a table that is
+        everywhere. With a stream: the pairs of a key `within` each other. `joiner(left, right)` makes a result; `how`:
+        inner, left (right may be None), and for streams outer."""
+        if isinstance(other, Table):
+            return self._lookup(other, joiner, how, on)
+        if within is None:
+            raise ValueError("a join of two streams needs within=Within(...)")
+        return self._join(other, joiner, name or "join", how, rules, within=within)
+
+    def join_as_of(
+        self,
+        other: Stream,
+        joiner: Joiner = _both,
+        *,
+        tolerance: Duration | None = None,
+        how: str = "left",
+        rules: TimeRules | None = None,
+        name: str = "",
+    ) -> Stream:
+        """Each message with the newest message of `other` of its key that is not younger."""
+        return self._join(other, joiner, name or "as-of", how, rules, tolerance=tolerance)
+
+    def _join(
+        self, other: Stream, joiner: Joiner, name: str, how: str, rules: TimeRules | None, **options: Any
+    ) -> Stream:
+        sides = [
+            stream.together() if not stream.step.keeps_time else stream.through(f"{stream.path}-join")
+            for stream in (self, other)
+        ]
+        step = JoinOfStreams(
+            inputs=(sides[0].step, sides[1].step),
+            joiner=joiner,
+            rules=rules or TimeRules(),
+            inner=_sides(how),
+            **options,
+        )
+        named = name if name not in {"join", "as-of"} else f"{self.path}-{name}-{other.path}"
+        return Stream(self.pipeline, self.pipeline.add(step, named), named)
+
+    def _lookup(self, table: Table, joiner: Joiner, how: str, on: Callable[..., Any] | None) -> Stream:
+        everywhere = table.is_everywhere
+        if on is not None and not everywhere:
+            raise ValueError(f"a lookup with on=... needs table({table.path!r}, everywhere=True)")
+        stream = self if everywhere else self.together()
+        stored = table.stored()
+        step = Lookup(inputs=(stream.step, stored), joiner=joiner, table=stored, on=on, inner=how == "inner")
+        return stream.then(step)
+
+    def deduplicate(self, key: Callable[..., Any] | None = None, *, capacity: int = 100_000, name: str = "") -> Stream:
+        """The first message of each key, or of each `key(message)` within a key, among the last `capacity`."""
+        keyed = self.together()
+        step = Deduplicate(inputs=(keyed.step,), key=key, capacity=capacity, value_type=self.step.value_type)
+        return Stream(self.pipeline, self.pipeline.add(step, self.named(name, "deduplicate")), self.path)
+
+    def process(
+        self,
+        function: Callable[[Any, Handle], object],
+        *,
+        on_timer: Callable[[Handle], object] | None = None,
+        name: str = "",
+    ) -> Stream:
+        """The way down: `function(message, handle)`, with a state by key and timers; `handle.send` passes messages
+        on."""
+        step = Process(inputs=(self.together().step,), function=function, on_timer=on_timer)
+        return Stream(self.pipeline, self.pipeline.add(step, self.named(name, "process")), self.path)
+
+    def map_async(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        concurrency: int = 10,
+        timeout: Duration = "10s",
+        retry: int = 0,
+        rate_limit: float | None = None,
+        cache: Duration | None = None,
+        key: Callable[..., Any] | None = None,
+        name: str = "",
+    ) -> Stream:
+        """Ask somebody outside for each message: `function(message)`, a coroutine function or any other, `concurrency`
+        calls at a time, in the order of the messages. `rate_limit`: calls per second and task. `cache`: results are
+        kept so long, by key or `key(message)`, also over a restart."""
+        step = Lookups(
+            inputs=(self.step,),
+            function=function,
+            concurrency=concurrency,
+            timeout_s=milliseconds(timeout, "timeout", 1) / 1000,
+            retry=retry,
+            per_second=rate_limit,
+            cache_ms=0 if cache is None else milliseconds(cache, "cache", 1),
+            key=key,
+        )
+        found = Stream(self.pipeline, self.pipeline.add(step, self.named(name, "map-async")), self.path)
+        found.keyed = self.keyed
+        return found
+
+    def to(self, stream: str) -> None:
+        """Send the messages to `system.stream`, with their keys and event times."""
+        at = _stream_of(stream)
+        self.pipeline.add(To(inputs=(self.step,), stream=at), f"to-{at.stream}")
+
+    def to_table(self, *, name: str = "") -> Table:
+        """The newest message of each key, as a table."""
+        keyed, path = self.together(), self.named(name, "table")
+        step = TableStore(inputs=(keyed.step,), value_type=self.step.value_type)
+        return Table(self.pipeline, self.pipeline.add(step, path), path)
+
+    def sink(self, sink: Callable[[], Sink], write: Callable[[Any, Any, Any], object]) -> None:
+        """Write to a sink, such as `SqlSink`: `write(sink, key, message)` for each message, in the sink's transaction.
+        `sink()` makes it, once per task."""
+        self.pipeline.add(ToSink(inputs=(self.step,), sink=sink, write=write), f"{self.path}-sink")
+
+
+class Windowed:
+    """Messages in windows."""
+
+    def __init__(
+        self, stream: Stream, windows: WindowDefinition, emit: Emission, idle: Duration | None, name: str
+    ) -> None:
+        self._stream, self._name = stream, name
+        self._late: Late | None = None
+        self._options: dict[str, Any] = {"definition": windows, "emission": emit, "idle": idle}
+
+    def late(self) -> Stream:
+        """The messages that came too late for all of their windows. Before the aggregation."""
+        pipeline, path = self._stream.pipeline, self._stream.path
+        self._late = pipeline.add(Late(value_type=self._stream.step.value_type), f"{path}-late")
+        return Stream(pipeline, self._late, path)
+
+    def count(self) -> Stream:
+        """The number of messages of each window, as `count`."""
+        return self._results(CountFold(), "count")
+
+    def reduce(self, function: Callable[[Any, Any], Any]) -> Stream:
+        """`function(accumulated, message)` of each window, as `value`."""
+        return self._results(Reduced(function), "value")
+
+    def aggregate(self, **parts: Part | Aggregation) -> Stream:
+        """Several aggregations of each window, by name."""
+        return self._results(Named(parts), "")
+
+    def _results(self, fold: Aggregation, result: str) -> Stream:
+        stream = self._stream
+        name = stream.named(self._name, "window")
+        step = Windows(inputs=(stream.step,), fold=fold, result=result, late=self._late, **self._options)
+        stream.pipeline.add(step, name)
+        if self._late is not None:
+            self._late.inputs = (step,)
+        return Stream(stream.pipeline, step, name)
+
+
+class Table(_Flow):
+    """The newest row of each key. A change is a message; None is a deletion."""
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether each task has all rows."""
+        parents = self.step.inputs
+        return any(isinstance(parent, Source) and parent.everywhere for parent in parents)
+
+    def stored(self) -> TableStore:
+        """The step with the rows in a store."""
+        if isinstance(self.step, TableStore):
+            return self.step
+        kind = self.step.value_type
+        stored: TableStore = self.pipeline.add(TableStore(inputs=(self.step,), value_type=kind), f"{self.path}-rows")
+        self.step = stored
+        return stored
+
+    def filter(self, predicate: Callable[..., Any]) -> Table:
+        """The rows for which `predicate` is true."""
+        step = TableFilter(inputs=(self.step,), predicate=predicate, value_type=self.step.value_type)
+        return Table(self.pipeline, self.pipeline.add(step, f"{self.path}-filter"), f"{self.path}-filter")
+
+    def map_values(self, function: Callable[..., Any], value_type: Any = None) -> Table:
+        """`function` of each row."""
+        kind = value_type if value_type is not None else _returned(function)
+        step = TableMap(inputs=(self.step,), function=function, value_type=kind)
+        return Table(self.pipeline, self.pipeline.add(step, f"{self.path}-map"), f"{self.path}-map")
+
+    def join(
+        self,
+        other: Table,
+        joiner: Joiner = _both,
+        *,
+        how: str = "inner",
+        on: Callable[[Any], Any] | None = None,
+        name: str = "",
+    ) -> Table:
+        """The rows of both tables of one key, or, with `on(row)`, each row with the row of `other` of that key: a
+        foreign key. `how`: inner, left, outer (not with `on`)."""
+        if on is not None:
+            return self._join_by_foreign_key(other, joiner, how, on, name)
+        left, right = self.stored(), other.stored()
+        step = JoinOfTables(inputs=(left, right), tables=(left, right), joiner=joiner, inner=_sides(how))
+        path = name or f"{self.path}-join-{other.path}"
+        return Table(self.pipeline, self.pipeline.add(step, path), path)
+
+    def _join_by_foreign_key(
+        self, other: Table, joiner: Joiner, how: str, on: Callable[[Any], Any], name: str
+    ) -> Table:
+        pipeline, left, right = self.pipeline, self.stored(), other.stored()
+        path = name or f"{self.path}-join-{other.path}"
+        by_key = pipeline.add(ByForeignKey(inputs=(left,), table=left, on=on), path)
+        sent = Stream(pipeline, by_key, path).through(f"{path}-subscriptions", nulls=True)
+        kept = pipeline.add(
+            Subscriptions(
+                inputs=(sent.step, right),
+                joiner=joiner,
+                left_type=left.value_type,
+                right=right,
+                inner=_sides(how) != (True, False),
+            ),
+            f"{path}-rows",
+        )
+        answered = Stream(pipeline, kept, path).through(f"{path}-answers", nulls=True)
+        step = pipeline.add(Answers(inputs=(answered.step,), of=by_key), f"{path}-result")
+        return Table(pipeline, step, f"{path}-result")
+
+    def changes(self) -> Stream:
+        """The changes as a stream, without the deletions."""
+        return Stream(self.pipeline, self.pipeline.add(Changes(inputs=(self.step,)), f"{self.path}-changes"), self.path)
+
+    to_stream = changes
+
+    def to(self, stream: str) -> None:
+        """Send the changes to `system.stream`; a deletion is a null message."""
+        at = _stream_of(stream)
+        self.pipeline.add(To(inputs=(self.step,), stream=at), f"to-{at.stream}")
+
+
+def _sides(how: str) -> tuple[bool, bool]:
+    """Which sides a result must have."""
+    known: Mapping[str, tuple[bool, bool]] = {"inner": (True, True), "left": (True, False), "outer": (False, False)}
+    if how not in known:
+        raise ValueError(f"how: one of {', '.join(known)}, got {how!r}")
+    return known[how]
+
+
+def _system_of(step: Step) -> str:
+    while not isinstance(step, Source):
+        step = step.inputs[0]
+    return step.stream.system
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    """The class that a function's annotation names; None for none, and for builtins."""
+    try:
+        found = inspect.get_annotations(function, eval_str=True).get("return")
+    except Exception:  # noqa: BLE001  # a name that does not exist here
+        return None
+    return found if isinstance(found, type) and found.__module__ != "builtins" else None

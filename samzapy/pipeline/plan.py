@@ -1,0 +1,157 @@
+"""What a pipeline needs of its job: inputs, streams, stores, as keys of a job file; and what it looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.config.reading.keys import is_name
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.pipeline.stateless import Source, Through, To
+from samzapy.pipeline.step import Step, clock_of
+from samzapy.pipeline.tables import Lookup
+from samzapy.pipeline.timed import Late
+from samzapy.plugins import path_of
+
+#: The store that remembers the steps of a job, by name.
+STEPS = "steps"
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The steps of a pipeline, each after its inputs."""
+
+    name: str
+    steps: Sequence[Step]
+
+    @cached_property
+    def sources(self) -> Sequence[Source]:
+        """The steps that read inputs of the job."""
+        return [step for step in self.steps if isinstance(step, Source)]
+
+    @cached_property
+    def own_streams(self) -> frozenset[SystemStream]:
+        """The streams that connect steps of the job."""
+        return frozenset(step.stream for step in self.steps if isinstance(step, Through))
+
+    @cached_property
+    def signatures(self) -> Mapping[str, str]:
+        """What the state of each step means, by name."""
+        return {step.name: step.signature for step in self.steps if step.stores}
+
+    def children(self, step: Step) -> Sequence[tuple[Step, int]]:
+        """The steps that take a step's messages, each with the number of that input."""
+        return [
+            (child, number)
+            for child in self.steps
+            for number, parent in enumerate(child.inputs)
+            if parent is step and not isinstance(child, Late) and not isinstance(step, Through)
+        ]
+
+    def origins(self, ssps: Iterable[SystemStreamPartition]) -> Mapping[Step, frozenset[SystemStreamPartition]]:
+        """The partitions that each step's messages come from, of a task that reads `ssps`."""
+        result: dict[Step, frozenset[SystemStreamPartition]] = {}
+        for step in self.steps:
+            if isinstance(step, Source):
+                result[step] = frozenset(ssp for ssp in ssps if ssp.system_stream == step.stream)
+            elif step.keeps_time:
+                result[step] = frozenset([clock_of(step)])
+            elif isinstance(step, Lookup):
+                result[step] = result[step.inputs[0]]
+            else:
+                result[step] = frozenset().union(*(result[parent] for parent in step.inputs))
+        return result
+
+    def keys(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The keys of the job file that the pipeline stands for; those of `given` come first where they exist."""
+        keys = {
+            "job.name": self.name,
+            "task.inputs": ",".join(dict.fromkeys(str(each.stream) for each in self.sources if not each.everywhere)),
+            "task.window.ms": "100",
+        }
+        if everywhere := [f"{step.stream}#*" for step in self.sources if step.everywhere]:
+            keys["task.broadcast.inputs"] = ",".join(everywhere)
+        for step in self.steps:
+            keys |= self._of_streams(step)
+            keys |= self._of_stores(step)
+        if self.signatures:
+            keys |= self._of_store(STEPS, "string", "string")
+        return {**keys, **given}
+
+    def _of_streams(self, step: Step) -> dict[str, str]:
+        if isinstance(step, Source):
+            prefix = _prefix(step.stream)
+            keys = {f"{prefix}key.serde": "string", f"{prefix}msg.serde": "json", f"{prefix}offset.default": "oldest"}
+            if step.stream in self.own_streams:
+                keys |= {f"{prefix}repartition": "true", f"{prefix}intermediate": "true"}
+            if step.nulls and not step.everywhere:
+                keys[f"{prefix}bootstrap"] = "true"
+            if step.value_type is not None:
+                keys[f"{prefix}msg.type"] = path_of(step.value_type)
+            return keys
+        if isinstance(step, To):
+            prefix = _prefix(step.stream)
+            return {f"{prefix}key.serde": "string", f"{prefix}msg.serde": "json"}
+        return {}
+
+    def _of_stores(self, step: Step) -> dict[str, str]:
+        keys: dict[str, str] = {}
+        for name, need in step.stores.items():
+            if need.timers:
+                keys |= {f"stores.{name}.factory": "timers", f"stores.{name}.changelog": self._changelog(name)}
+                continue
+            keys |= self._of_store(name, need.key_serde, "json")
+            if need.value_type is not None:
+                keys[f"stores.{name}.msg.type"] = path_of(need.value_type)
+            if need.ttl_ms:
+                keys[f"stores.{name}.rocksdb.ttl.ms"] = str(need.ttl_ms)
+        return keys
+
+    def _of_store(self, name: str, key_serde: str, msg_serde: str) -> dict[str, str]:
+        return {
+            f"stores.{name}.factory": "rocksdb",
+            f"stores.{name}.key.serde": key_serde,
+            f"stores.{name}.msg.serde": msg_serde,
+            f"stores.{name}.changelog": self._changelog(name),
+        }
+
+    def _changelog(self, store: str) -> str:
+        return f"{self.sources[0].stream.system}.{self.name}-{store}-changelog"
+
+    def explain(self) -> str:
+        """The steps with their inputs, stores and streams, one per line; `rows`: a call of the user's code per
+        message."""
+        lines = [f"pipeline {self.name}"]
+        for step in self.steps:
+            parents = ", ".join(parent.name for parent in step.inputs)
+            stores = f"  stores: {', '.join(step.stores)}" if step.stores else ""
+            way = "columns" if step.is_batched else "rows"
+            lines.append(f"  {step.name:<28} {step.describe():<44} {way:<8} <- {parents or 'input'}{stores}")
+        return "\n".join(lines)
+
+
+def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """The steps, each after its inputs."""
+    result: dict[Step, None] = {}
+
+    def add(step: Step) -> None:
+        for parent in step.inputs:
+            add(parent)
+        result.setdefault(step)
+
+    for step in steps:
+        add(step)
+    return tuple(result)
+
+
+def _prefix(stream: SystemStream) -> str:
+    return f"systems.{stream.system}.streams.{stream.stream}.samza."
+
+
+def check_name(what: str, name: str) -> str:
+    """The name. Raises ConfigError for one that cannot be part of keys and streams."""
+    if not is_name(name):
+        raise ConfigError([ConfigProblem(what, name, "letters, digits, '-' and '_' only, at most 249")])
+    return name

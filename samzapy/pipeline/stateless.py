@@ -1,0 +1,229 @@
+"""Steps without state: sources, filters, maps, outputs, and the way through a stream of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, ClassVar
+
+from samzapy.api.collector import Sink
+from samzapy.api.stream import SystemStream
+from samzapy.pipeline.functions import Batch, Expression, of_batch, picked, with_columns
+from samzapy.pipeline.step import Opening, Receive, Step
+
+
+@dataclass(eq=False, kw_only=True)
+class Source(Step):
+    """The messages of an input of the job. A null message belongs to tables: a stream of messages leaves it out."""
+
+    kind: ClassVar[str] = "stream"
+    stream: SystemStream
+    key_type: Any = None
+    nulls: bool = False
+    everywhere: bool = False
+    time: Callable[..., Any] | None = None
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        time = None if self.time is None else of_batch(self.time)
+
+        def receive(batch: Batch) -> None:
+            if not self.nulls and None in batch.messages:
+                kept = [place for place, item in enumerate(batch.messages) if item is not None]
+                if not kept:
+                    return
+                batch = picked(batch, kept)
+            emit(batch if time is None else _at_times(batch, time(batch)))
+
+        return [receive]
+
+    def describe(self) -> str:
+        return f"{self.kind} {self.stream}"
+
+
+def _at_times(batch: Batch, times: Sequence[int]) -> Batch:
+    return Batch(batch.ssp, batch.offsets, batch.keys, batch.messages, times, batch.headers)
+
+
+@dataclass(eq=False, kw_only=True)
+class Filter(Step):
+    """Leaves out the messages for which `predicate` is false."""
+
+    kind: ClassVar[str] = "filter"
+    predicate: Callable[..., Any]
+
+    @property
+    def is_batched(self) -> bool:
+        return isinstance(self.predicate, Expression)
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        predicate = of_batch(self.predicate)
+
+        def receive(batch: Batch) -> None:
+            kept = [place for place, wanted in enumerate(predicate(batch)) if wanted]
+            if len(kept) == len(batch):
+                emit(batch)
+            elif kept:
+                emit(picked(batch, kept))
+
+        return [receive]
+
+
+@dataclass(eq=False, kw_only=True)
+class Map(Step):
+    """Gives the result of `function` for each message, under the same key."""
+
+    kind: ClassVar[str] = "map"
+    function: Callable[..., Any]
+
+    @property
+    def is_batched(self) -> bool:
+        return isinstance(self.function, Expression)
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        function = of_batch(self.function)
+        return [lambda batch: emit(with_columns(batch, messages=function(batch)))]
+
+
+@dataclass(eq=False, kw_only=True)
+class FlatMap(Step):
+    """Gives each of the results of `function` for each message, under the same key."""
+
+    kind: ClassVar[str] = "flat-map"
+    function: Callable[..., Any]
+    is_batched = False
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        function = of_batch(self.function)
+
+        def receive(batch: Batch) -> None:
+            places: list[int] = []
+            messages: list[Any] = []
+            for place, results in enumerate(function(batch)):
+                before = len(messages)
+                messages += results
+                places += repeat(place, len(messages) - before)
+            if places:
+                emit(with_columns(picked(batch, places), messages=messages))
+
+        return [receive]
+
+
+@dataclass(eq=False, kw_only=True)
+class Peek(Step):
+    """Calls `function` with each message, and passes it on."""
+
+    kind: ClassVar[str] = "peek"
+    function: Callable[..., Any]
+    is_batched = False
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        function = of_batch(self.function)
+
+        def receive(batch: Batch) -> None:
+            function(batch)
+            emit(batch)
+
+        return [receive]
+
+
+@dataclass(eq=False, kw_only=True)
+class KeyBy(Step):
+    """Gives each message the key `function`, as text. What needs equal keys in one task comes after a `Through`."""
+
+    kind: ClassVar[str] = "key-by"
+    function: Callable[..., Any]
+
+    @property
+    def is_batched(self) -> bool:
+        return isinstance(self.function, Expression)
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        function, where = of_batch(self.function), f"key_by '{self.name}'"
+
+        def receive(batch: Batch) -> None:
+            keys = function(batch)
+            if not set(map(type, keys)) <= {str}:
+                keys = [_as_text(key, batch[place].position, where) for place, key in enumerate(keys)]
+            emit(with_columns(batch, keys=keys))
+
+        return [receive]
+
+
+def _as_text(key: Any, position: str, where: str) -> str:
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, bool | float) or str(key) == object.__repr__(key):
+        raise TypeError(f"{position}: {where}: a key is text, or a value with one text, got {key!r:.100}")
+    return str(key)
+
+
+@dataclass(eq=False, kw_only=True)
+class Merge(Step):
+    """The messages of all of its inputs."""
+
+    kind: ClassVar[str] = "merge"
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        return [emit] * len(self.inputs)
+
+
+@dataclass(eq=False, kw_only=True)
+class Through(Step):
+    """Sends the messages to a stream of the job, partitioned by their keys. A `Source` of that stream goes on."""
+
+    kind: ClassVar[str] = "through"
+    stream: SystemStream
+    nulls: bool = False
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        return [_sender(task, self.stream)]
+
+    def describe(self) -> str:
+        return f"through {self.stream}"
+
+
+@dataclass(eq=False, kw_only=True)
+class To(Step):
+    """Sends the messages to a stream."""
+
+    kind: ClassVar[str] = "to"
+    stream: SystemStream
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        return [_sender(task, self.stream)]
+
+    def describe(self) -> str:
+        return f"to {self.stream}"
+
+
+def _sender(task: Opening, stream: SystemStream) -> Receive:
+    def send(batch: Batch) -> None:
+        inputs = batch.offsets if batch.offsets[0] >= 0 else None
+        times: Sequence[Any] = batch.timestamps
+        if -1 in times:
+            times = [None if time < 0 else time for time in times]
+        task.collector.send_batch(stream, batch.keys, batch.messages, timestamps=times, inputs=inputs)
+
+    return send
+
+
+@dataclass(eq=False, kw_only=True)
+class ToSink(Step):
+    """Writes the rows of `rows(message)` to a sink, such as a table of a database, in its transactions."""
+
+    kind: ClassVar[str] = "sink"
+    sink: Callable[[], Sink]
+    write: Callable[[Any, Any, Any], object]
+    is_batched = False
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        sink = self.sink()
+        task.context.task.register_sink(sink)
+        write = self.write
+
+        def receive(batch: Batch) -> None:
+            for key, message in zip(batch.keys, batch.messages, strict=True):
+                write(sink, key, message)
+
+        return [receive]

@@ -1,0 +1,198 @@
+"""What every step of a pipeline is: a node of the graph, with what it needs of a job, and how a task opens it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+from samzapy.api.collector import MessageCollector
+from samzapy.api.context import Context
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.pipeline.functions import Batch
+
+#: Takes the messages of one input of a step.
+Receive = Callable[[Batch], None]
+
+
+@dataclass(frozen=True)
+class StoreNeed:
+    """A store of a step. `value_type`: the class of its values, None for plain ones. `ttl_ms`: entries older than this
+    are gone; 0: none. `timers`: it holds the timers of the job."""
+
+    value_type: Any = None
+    ttl_ms: int = 0
+    timers: bool = False
+    key_serde: str = "string"
+
+
+@dataclass(eq=False, kw_only=True)
+class Step(ABC):
+    """One step. `name` is unique in its pipeline; stores and streams of the step carry it. `value_type` is the class of
+    the messages that it gives, None for plain values or an unknown one."""
+
+    inputs: tuple[Step, ...] = ()
+    name: str = ""
+    value_type: Any = None
+
+    #: What the step does, for `explain` and for the record of a job's steps.
+    kind: ClassVar[str]
+    #: Whether its time follows from watermarks of its own, as that of windows does.
+    keeps_time: ClassVar[bool] = False
+
+    @property
+    def stores(self) -> Mapping[str, StoreNeed]:
+        """Its stores, by name."""
+        return {}
+
+    @property
+    def signature(self) -> str:
+        """What its state means. Another step of the same name must not go on with it."""
+        return self.kind
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether it works on columns, without a call of the user's code per message."""
+        return True
+
+    @abstractmethod
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        """Start the step in one task; returns a function for each of its inputs. `emit` passes its messages on."""
+
+    def describe(self) -> str:
+        """One line for `explain`."""
+        return self.kind
+
+
+def ignore(batch: Batch) -> None:
+    """Take the messages of an input that a step does not wait for."""
+
+
+class Port:
+    """One input of a step that follows event time: its partitions under names of their own.
+
+    An operator of windows or joins identifies a message by its partition and offset. Several steps may read one
+    partition, and a step may make several messages of one: so a port names its partitions after the step, and numbers
+    the messages of one offset.
+    """
+
+    #: The most messages that a step may make of one.
+    SPREAD = 1 << 20
+
+    def __init__(self, step: Step, number: int, origins: Iterable[SystemStreamPartition]) -> None:
+        self.stream = SystemStream(OF_STEP, f"{step.name}.{number}")
+        self.origins = {
+            origin: SystemStreamPartition(*self.stream, place) for place, origin in enumerate(sorted(origins))
+        }
+
+    def renamed(self, batch: Batch) -> Batch:
+        """The batch as of this port."""
+        offsets = batch.offsets
+        numbered, before, count = [], None, 0
+        for offset in offsets:
+            count = count + 1 if offset == before else 0
+            numbered.append(offset * self.SPREAD + count)
+            before = offset
+        return Batch(self.origins[batch.ssp], numbered, batch.keys, batch.messages, batch.timestamps, batch.headers)
+
+
+#: The store of the timers of a job's `process` steps.
+TIMERS = "timers"
+
+
+@dataclass
+class Timed:
+    """A step that keeps time, in one task. `mark`: its own event time: nothing older comes of it."""
+
+    step: Step
+    advance: Callable[[], None]
+    finish: Callable[[], None]
+    mark: int = 0
+    ended: bool = False
+
+
+class Opening:
+    """One task, as its steps see it while they are opened and afterwards."""
+
+    def __init__(
+        self,
+        context: Context,
+        origins: Mapping[Step, frozenset[SystemStreamPartition]],
+        own_streams: frozenset[SystemStream],
+    ) -> None:
+        """`origins`: for each step, the partitions that its messages come from, of the task's inputs and of steps that
+        keep time. `own_streams`: the streams that connect steps of the job."""
+        self.context = context
+        self.origins = origins
+        self._own = own_streams
+        #: The collector of the call at hand.
+        self.collector: MessageCollector
+        #: The function of each step that passes its messages on.
+        self.emitters: dict[Step, Receive] = {}
+        self.clocks: dict[SystemStreamPartition, Timed] = {}
+        #: From a partition with watermarks to those who follow them, under the name that they have for it.
+        self.followers: dict[SystemStreamPartition, list[Callable[[int], None]]] = {}
+        self.timers: dict[str, Callable[[Any, int], None]] = {}
+        self.closers: list[Callable[[], object]] = []
+        self._befores: dict[Step, list[Any]] = {}
+
+    def befores_of(self, table: Step) -> list[Any]:
+        """What each key of the table's messages at hand had before."""
+        return self._befores.setdefault(table, [])
+
+    def port(self, step: Step, number: int) -> Port:
+        """The port of an input of a step."""
+        return Port(step, number, self.origins[step.inputs[number]])
+
+    def seen_by(self, ports: Sequence[Port], types: Mapping[SystemStream, Any]) -> Context:
+        """The context of the task, in which it reads these ports and nothing else."""
+        marked = {
+            name
+            for port in ports
+            for origin, name in port.origins.items()
+            if origin.system_stream in self._own or origin in self.clocks or origin.system == OF_STEP
+        }
+        return replace(self.context, task=_Ports(self.context.task, ports, types, marked))  # type: ignore[arg-type]
+
+    def follow(self, port: Port, mark: Callable[[SystemStreamPartition, int], None]) -> None:
+        """Call `mark(partition of the port, time)` as the watermarks of its partitions move."""
+        for origin, name in port.origins.items():
+            self.followers.setdefault(origin, []).append(partial(mark, name))
+
+    def timed(self, step: Step, advance: Callable[[], None], finish: Callable[[], None]) -> Timed:
+        """Call `advance` as time passes, and `finish` at the end of the step's inputs."""
+        clock = self.clocks[clock_of(step)] = Timed(step, advance, finish)
+        return clock
+
+
+#: The system in the names of partitions that stand for steps.
+OF_STEP = "step"
+
+
+def clock_of(step: Step) -> SystemStreamPartition:
+    """The partition that the messages of a step that keeps time come from."""
+    return SystemStreamPartition(OF_STEP, step.name, 0)
+
+
+class _Ports:
+    """A task's context with ports in place of its partitions."""
+
+    def __init__(
+        self,
+        task: Any,
+        ports: Sequence[Port],
+        types: Mapping[SystemStream, Any],
+        marked: Iterable[SystemStreamPartition],
+    ) -> None:
+        self._task = task
+        self._types = types
+        self.ssps = frozenset(ssp for port in ports for ssp in port.origins.values())
+        self.watermarked = frozenset(marked)
+
+    def message_type(self, stream: SystemStream) -> Any:
+        return self._types.get(stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)

@@ -1,0 +1,178 @@
+"""Tables: the newest value of each key in a store, and their joins.
+
+A table gives its changes: a message per change, None for a deletion. What a join of tables needs of the change before
+is in their stores, so its results need no store of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from samzapy.pipeline.functions import Batch, of_batch, picked, with_columns
+from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed, ignore
+from samzapy.pipeline.timed import Joiner
+
+
+@dataclass(eq=False, kw_only=True)
+class TableStore(Step):
+    """Keeps the newest message of each key. A null message deletes its key."""
+
+    kind: ClassVar[str] = "table"
+
+    @property
+    def stores(self) -> Mapping[str, StoreNeed]:
+        return {self.name: StoreNeed(self.value_type)}
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        store, befores = task.context.get_store(self.name), task.befores_of(self)
+
+        def receive(batch: Batch) -> None:
+            keys, messages = batch.keys, batch.messages
+            if None in keys:
+                raise ValueError(f"{batch[keys.index(None)].position}: table '{self.name}': a row needs a key")
+            # What a key had before each change: its store's value, then the change before.
+            held: dict[Any, Any] = store.get_all(dict.fromkeys(keys))
+            before = []
+            for key, message in zip(keys, messages, strict=True):
+                before.append(held[key])
+                held[key] = message
+            store.put_all({key: row for key, row in held.items() if row is not None})
+            store.delete_all([key for key, row in held.items() if row is None])
+            befores[:] = before
+            emit(batch)
+
+        return [receive]
+
+
+@dataclass(eq=False, kw_only=True)
+class TableFilter(Step):
+    """The rows for which `predicate` is true. A row that no longer is one is deleted."""
+
+    kind: ClassVar[str] = "filter"
+    predicate: Callable[..., Any]
+    is_batched = False
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        predicate = of_batch(self.predicate)
+
+        def receive(batch: Batch) -> None:
+            rows = [place for place, row in enumerate(batch.messages) if row is not None]
+            kept = [None] * len(batch)
+            if rows:
+                for place, wanted in zip(rows, predicate(picked(batch, rows)), strict=True):
+                    kept[place] = batch.messages[place] if wanted else None
+            emit(with_columns(batch, messages=kept))
+
+        return [receive]
+
+
+@dataclass(eq=False, kw_only=True)
+class TableMap(Step):
+    """The result of `function` for each row."""
+
+    kind: ClassVar[str] = "map"
+    function: Callable[..., Any]
+    is_batched = False
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        function = of_batch(self.function)
+
+        def receive(batch: Batch) -> None:
+            rows = [place for place, row in enumerate(batch.messages) if row is not None]
+            results: list[Any] = [None] * len(batch)
+            for place, result in zip(rows, function(picked(batch, rows)) if rows else (), strict=True):
+                results[place] = result
+            emit(with_columns(batch, messages=results))
+
+        return [receive]
+
+
+@dataclass(eq=False, kw_only=True)
+class Changes(Step):
+    """The changes of a table as a stream, without its deletions."""
+
+    kind: ClassVar[str] = "changes"
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        def receive(batch: Batch) -> None:
+            kept = [place for place, row in enumerate(batch.messages) if row is not None]
+            if kept:
+                emit(batch if len(kept) == len(batch) else picked(batch, kept))
+
+        return [receive]
+
+
+@dataclass(eq=False, kw_only=True)
+class Lookup(Step):
+    """Each message of a stream with the present row of a table: of its key, or of `on(message)`.
+
+    `inputs`: the stream, the table. The table's step has the store.
+    """
+
+    kind: ClassVar[str] = "lookup"
+    joiner: Joiner
+    table: TableStore
+    on: Callable[..., Any] | None = None
+    inner: bool = True
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        store, joiner, inner = task.context.get_store(self.table.name), self.joiner, self.inner
+        keys_of = None if self.on is None else of_batch(self.on)
+
+        def receive(batch: Batch) -> None:
+            keys = batch.keys if keys_of is None else keys_of(batch)
+            rows = store.get_all({key for key in keys if key is not None})
+            found = [rows.get(key) for key in keys]
+            if inner:
+                kept = [place for place, row in enumerate(found) if row is not None]
+                if not kept:
+                    return
+                if len(kept) < len(batch):
+                    batch, found = picked(batch, kept), [found[place] for place in kept]
+            emit(with_columns(batch, messages=[joiner(*pair) for pair in zip(batch.messages, found, strict=True)]))
+
+        return [receive, ignore]
+
+
+@dataclass(eq=False, kw_only=True)
+class JoinOfTables(Step):
+    """The rows of two tables with one key. `inner`: the sides that a row must have.
+
+    Both inputs are stores, and a change of one meets the present row of the other. A result that is gone is a deletion.
+    """
+
+    kind: ClassVar[str] = "join"
+    joiner: Joiner
+    tables: tuple[TableStore, TableStore]
+    inner: tuple[bool, bool] = (True, True)
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        stores = [task.context.get_store(table.name) for table in self.tables]
+        joiner, (needs_left, needs_right) = self.joiner, self.inner
+
+        def result(left: Any, right: Any) -> Any:
+            if (left is None and (needs_left or right is None)) or (right is None and needs_right):
+                return None
+            return joiner(left, right)
+
+        def receiver(side: int) -> Receive:
+            befores, other = task.befores_of(self.tables[side]), stores[1 - side]
+
+            def receive(batch: Batch) -> None:
+                rows = other.get_all(dict.fromkeys(batch.keys))
+                places, results = [], []
+                for place, (key, new, before) in enumerate(zip(batch.keys, batch.messages, befores, strict=True)):
+                    row = rows[key]
+                    pair, pair_before = ((new, row), (before, row)) if side == 0 else ((row, new), (row, before))
+                    joined = result(*pair)
+                    if joined is not None or result(*pair_before) is not None:
+                        places.append(place)
+                        results.append(joined)
+                if places:
+                    emit(with_columns(picked(batch, places), messages=results))
+
+            return receive
+
+        return [receiver(0), receiver(1)]

@@ -1,0 +1,150 @@
+"""The task of a pipeline: opens its steps, and passes batches, time and ends through them.
+
+    input ──> Source ──> steps ──> Through ──> stream of the job ──> Source ──> steps ──> To
+
+1. A batch goes through all steps up to the next stream, within one call.
+2. Every `task.window.ms` the event time of each partition goes the same way: windows and joins advance, and a `Through`
+   sends a watermark to every partition of its stream. Nothing older follows it.
+3. When all partitions that a step's messages come from have ended, the step finishes, and a `Through` sends the end.
+   The reader's partition has ended when all tasks have sent theirs: so ends go through all stages of a bounded run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from samzapy.api.batch import BatchTask
+from samzapy.api.collector import EndOfStream, MessageCollector, TaskCoordinator, Watermark
+from samzapy.api.context import Context
+from samzapy.api.event_time import PartitionListenerTask
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.task import ClosableTask, InitableTask, TimerTask, WindowableTask
+from samzapy.errors import StoreError
+from samzapy.pipeline.functions import Batch
+from samzapy.pipeline.plan import STEPS, Plan
+from samzapy.pipeline.stateless import Through
+from samzapy.pipeline.step import OF_STEP, Opening, Receive, Step, clock_of
+
+
+class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask, ClosableTask, PartitionListenerTask):
+    """Runs the steps of `plan` in one task."""
+
+    plan: ClassVar[Plan]
+
+    def init(self, context: Context) -> None:
+        """Open the steps, the last ones first. Raises StoreError for stores of other steps."""
+        plan = self.plan
+        self._check_steps(context)
+        self._opening = opening = Opening(context, plan.origins(context.task.ssps), plan.own_streams)
+        receivers: dict[Step, Sequence[Receive]] = {}
+        for step in reversed(plan.steps):
+            ways = [receivers[child][number] for child, number in plan.children(step)]
+            opening.emitters[step] = emit = _to_all(ways)
+            receivers[step] = step.open(opening, emit)
+        self._sources = {
+            step.stream: _to_all([receivers[source][0] for source in plan.sources if source.stream == step.stream])
+            for step in plan.sources
+        }
+        self._throughs = [step for step in plan.steps if isinstance(step, Through)]
+        self._clocks = [opening.clocks[clock_of(step)] for step in plan.steps if clock_of(step) in opening.clocks]
+        self._event_time: Callable[[Any], int | None] = context.task.event_time
+        self._ended: set[SystemStreamPartition] = set()
+        self._announced: dict[Step, int] = {}
+
+    def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Pass a batch through the steps."""
+        self._opening.collector = collector
+        self._sources[batch.ssp.system_stream](batch)
+
+    def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Pass event time through the steps."""
+        self._opening.collector = collector
+        self._advance()
+
+    def on_timer(self, key: Any, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Call the step that has set the timer."""
+        self._opening.collector = collector
+        step, of_step = key
+        self._opening.timers[step](of_step, time_ms)
+
+    def on_partition_end(
+        self, ssp: SystemStreamPartition, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Finish the steps whose inputs have all ended."""
+        self._opening.collector = collector
+        self._ended.add(ssp)
+        self._advance()
+        for clock in self._clocks:
+            if not clock.ended and self._has_ended(clock.step):
+                clock.ended = True
+                clock.finish()
+                self._ended.add(clock_of(clock.step))
+        for through in self._throughs:
+            if self._has_ended(through) and self._announced.get(through) != _END:
+                self._announced[through] = _END
+                collector.send_control(through.stream, EndOfStream())
+
+    def close(self) -> None:
+        """Release what the steps hold."""
+        for close in self._opening.closers:
+            close()
+
+    def _has_ended(self, step: Step) -> bool:
+        origins = self._opening.origins
+        return all(origins[parent] <= self._ended for parent in step.inputs)
+
+    def _advance(self) -> None:
+        opening = self._opening
+        for origin, followers in opening.followers.items():
+            time_ms = self._time_of([origin])
+            if time_ms is not None and (origin.system == OF_STEP or origin.system_stream in self.plan.own_streams):
+                for follow in followers:
+                    follow(time_ms)
+        for clock in self._clocks:
+            clock.advance()
+        for through in self._throughs:
+            time_ms = self._time_of(opening.origins[through.inputs[0]])
+            if time_ms is not None and time_ms > self._announced.get(through, 0):
+                self._announced[through] = time_ms
+                opening.collector.send_control(through.stream, Watermark(time_ms))
+
+    def _time_of(self, origins: Any) -> int | None:
+        """The event time that none of these partitions goes back behind; None if it is not known yet."""
+        times: list[int | None] = [self._opening.clocks[origin].mark for origin in origins if origin.system == OF_STEP]
+        inputs = [origin for origin in origins if origin.system != OF_STEP]
+        if inputs:
+            times.append(self._event_time(inputs))
+        return None if None in times else min(times)  # type: ignore[type-var]
+
+    def _check_steps(self, context: Context) -> None:
+        """Compare the steps with those of the job's earlier runs, and remember them."""
+        wanted = self.plan.signatures
+        if not wanted:
+            return
+        store = context.get_store(STEPS)
+        with store.all() as entries:
+            known: Mapping[str, str] = dict(entries)
+        for name in known.keys() & wanted.keys():
+            if known[name] != wanted[name]:
+                raise StoreError(
+                    f"{context.task.task_name}: step '{name}' was '{known[name]}' and is '{wanted[name]}' now: it would "
+                    "read the other's state; give the new step another name with name=..."
+                )
+        for name in wanted.keys() - known.keys():
+            store.put(name, wanted[name])
+
+
+#: What a `Through` has announced after its end.
+_END = 1 << 62
+
+
+def _to_all(ways: Sequence[Receive]) -> Receive:
+    if len(ways) == 1:
+        return ways[0]
+
+    def receive(batch: Batch) -> None:
+        for way in ways:
+            way(batch)
+
+    return receive
