@@ -1,0 +1,76 @@
+"""A pipeline of two stages: the windows of the second follow the watermarks of the first."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from samzapy.pipeline import Count, Distinct, Pipeline, Tumbling
+from samzapy.testing.pipeline import PipelineDriver
+
+START = 1_700_000_040_000
+
+
+@dataclass
+class PageView:
+    page: str
+    user: str
+    bot: bool = False
+
+
+@pytest.fixture
+def views():
+    pipeline = Pipeline("page-views")
+    (
+        pipeline.stream("kafka.page-views", PageView)
+        .filter(lambda view: not view.bot)
+        .key_by(lambda view: view.page)
+        .window(Tumbling("1m", grace="10s"))
+        .aggregate(views=Count(), readers=Distinct(lambda view: view.user))
+        .to("kafka.page-view-counts")
+    )
+    with PipelineDriver(pipeline, partitions=2) as driver:
+        yield driver
+
+
+def view(driver, page, user, second, partition, *, bot=False):
+    time_ms = START + second * 1000
+    driver.send("page-views", PageView(page, user, bot), key=user, timestamp=time_ms, partition=partition)
+
+
+def test_views_of_a_page_in_any_partition_are_one_window(views):
+    view(views, "/a", "ann", 0, 0)
+    view(views, "/a", "bob", 1, 1)
+    view(views, "/a", "ann", 2, 0)
+    view(views, "/a", "robot", 3, 0, bot=True)
+    for partition in (0, 1):
+        view(views, "/b", "eve", 200, partition)
+    views.advance(1)
+    views.advance(1)
+    end = {"start": START, "end": START + 60_000, "kind": "final"}
+    assert views.outputs("page-view-counts").pairs == [
+        ("/a", {"key": "/a", **end, "views": 3, "readers": ["ann", "bob"]})
+    ]
+
+
+def test_a_partition_that_is_behind_is_not_late_behind_a_repartition(views):
+    view(views, "/a", "ann", 500, 0)
+    views.advance(1)
+    view(views, "/a", "bob", 0, 1)
+    view(views, "/b", "eve", 500, 1)
+    views.advance(1)
+    views.advance(1)
+    first = views.outputs("page-view-counts").messages[0]
+    assert (first["start"], first["readers"]) == (START, ["bob"])
+
+
+def test_a_crash_between_the_stages_loses_and_doubles_nothing(views):
+    view(views, "/a", "ann", 0, 0)
+    views.commit()
+    view(views, "/a", "bob", 1, 1)
+    views.crash()
+    views.restart()
+    for partition in (0, 1):
+        view(views, "/b", "eve", 200, partition)
+    views.advance(1)
+    views.advance(1)
+    assert [each["readers"] for each in views.outputs("page-view-counts").messages] == [["ann", "bob"]]
