@@ -54,6 +54,26 @@ if TYPE_CHECKING:
     )
     from samzapy.cli.submission import RunningJob
     from samzapy.errors import SamzapyError
+    from samzapy.pipeline import (
+        Collect,
+        Count,
+        Distinct,
+        Early,
+        Hopping,
+        Max,
+        Mean,
+        Min,
+        OnChange,
+        OnClose,
+        Pipeline,
+        Sessions,
+        Sliding,
+        Sum,
+        Top,
+        Tumbling,
+        Within,
+        field,
+    )
     from samzapy.runner.base import JobOutcome
 
 __version__ = VERSION
@@ -63,32 +83,46 @@ __all__ = [
     "BatchTask",
     "Checkpoint",
     "ClosableTask",
+    "Collect",
     "ContainerContext",
     "Context",
     "ControlMessage",
     "CopartitionedTask",
     "CoroutineTask",
+    "Count",
+    "Distinct",
     "Drain",
     "DrainListenerTask",
+    "Early",
     "EndOfStream",
     "EndOfStreamListenerTask",
+    "Hopping",
     "IncomingMessageEnvelope",
     "InitableTask",
     "JobContext",
     "KeyValueIterator",
     "KeyValueSnapshot",
     "KeyValueStore",
+    "Max",
+    "Mean",
     "MessageBatch",
     "MessageCollector",
     "MetricsRegistry",
+    "Min",
+    "OnChange",
+    "OnClose",
     "OutgoingMessageEnvelope",
+    "Pipeline",
     "RequestScope",
     "SamzapyError",
     "Serde",
     "SerdeFactory",
+    "Sessions",
     "SideInputsProcessor",
     "Sink",
+    "Sliding",
     "StreamTask",
+    "Sum",
     "SystemStream",
     "SystemStreamPartition",
     "TaskAttempt",
@@ -98,10 +132,14 @@ __all__ = [
     "TimerClock",
     "TimerTask",
     "Timers",
+    "Top",
+    "Tumbling",
     "Watermark",
     "WatermarkListenerTask",
     "WindowableTask",
+    "Within",
     "__version__",
+    "field",
     "query",
     "run",
     "submit",
@@ -120,10 +158,9 @@ _MODULES = (
     "samzapy.api.batch",
     "samzapy.api.checkpoint",
     "samzapy.api.event_time",
-    "samzapy.api.context",
     "samzapy.api.serde",
-    "samzapy.api.collector",
     "samzapy.errors",
+    "samzapy.pipeline",
 )
 #: Names available after `import samzapy` alone, like `samzapy.errors.ConfigError`.
 _PACKAGES = ("api", "errors")
@@ -158,7 +195,7 @@ def query(job: Mapping[str, str] | Path | str, address: str | None = None, *, de
 
 
 def run(
-    job: Mapping[str, Any] | Path | str,
+    job: Mapping[str, Any] | Path | str | Pipeline,
     task: type[AnyTask] | None = None,
     *,
     spark: object = None,
@@ -169,7 +206,7 @@ def run(
 ) -> JobOutcome:
     """Run a job until it ends or is stopped: `run("job.properties", until_end=True).status.processed`.
 
-    1. `job`: the path of the job file, or its keys as a mapping. `task` replaces `task.class`; it may be a class of a
+    1. `job`: the path of the job file, its keys as a mapping, or a Pipeline. `task` replaces `task.class`; it may be a class of a
        notebook or of the script itself. `until_end` stops at the current ends of the inputs.
     2. `spark`: the SparkSession (or SparkContext) to run on. The job does not stop it, and its settings stay. None:
        the session of this process or of `spark-submit`, otherwise a new Spark for this run. `runner="local"` runs the
@@ -188,7 +225,7 @@ def run(
 
 
 def submit(
-    job: Mapping[str, Any] | Path | str,
+    job: Mapping[str, Any] | Path | str | Pipeline,
     task: type[AnyTask] | None = None,
     *,
     spark: object = None,

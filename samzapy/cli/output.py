@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 FILE = click.Path(path_type=Path)
-#: The job file, as the first argument of a command, and the keys that the command line overrides.
+#: The job file, or a pipeline as module:name, as the first argument of a command, and the keys that the command line
+#: overrides.
 JOB = click.argument("job", type=FILE, metavar="JOB.properties")
 OVERRIDES = click.option(
     "--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file."

@@ -24,6 +24,7 @@ from samzapy.cli.progress import RunDisplay
 from samzapy.config.loader import load_job
 from samzapy.coordinator.status import JobStatus
 from samzapy.errors import ConfigError
+from samzapy.pipeline import Pipeline
 from samzapy.plugins import path_of
 from samzapy.runner.base import JobOutcome, RunOptions
 from samzapy.runner.launch import checked, launch
@@ -32,8 +33,8 @@ from samzapy.runner.stopping import StopSwitch
 
 logger = logging.getLogger(__name__)
 
-#: A job file, by path, or its flat pairs.
-JobSource = Mapping[str, Any] | Path | str
+#: A job file, by path, its flat pairs, or a pipeline, itself or as `module:pipeline`.
+JobSource = Mapping[str, Any] | Path | str | Pipeline
 
 _LONGEST_WAIT_S = 0.2
 
@@ -163,9 +164,13 @@ def submit(
 ) -> RunningJob:
     """Like `samzapy.submit`, with all overrides in one mapping. `stop` also stops the job."""
     on_top = {_key(name): _text(name, value) for name, value in (overrides or {}).items()}
-    source: Mapping[str, str] | Path | str = job
-    if isinstance(job, Mapping):
+    source: Mapping[str, str] | Path | str
+    if isinstance(job, Pipeline):
+        source, task = job.plan.keys(on_top), job.task
+    elif isinstance(job, Mapping):
         source = {str(key): _text(str(key), value) for key, value in job.items()}
+    else:
+        source = job
     if task is not None:
         if not isinstance(task, type):
             raise ConfigError.of("task", repr(task), "expected a class, not an object")

@@ -31,7 +31,8 @@ from samzapy.config.task import AsyncConfig, BatchConfig, ChooserConfig, TaskCon
 
 #: Samza's keys that change nothing here: names, in which `*` stands for any text, each with the reason.
 _NO_EFFECT: tuple[tuple[str, str], ...] = (
-    ("app.class app.runner.class app.mode app.run.id", "a job is its task.class; `samzapy run` is the runner"),
+    ("app.class", "task.class comes first"),
+    ("app.runner.class app.mode app.run.id", "`samzapy run` is the runner"),
     ("job.factory.class", "--runner and job.spark.master say where containers run"),
     (
         "job.coordinator.monitor-input-regex.frequency.ms",

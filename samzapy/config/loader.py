@@ -4,7 +4,9 @@ once."""
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from samzapy.config.known_keys import check_keys
 from samzapy.config.patterns import InputPattern, of_rewriters, written_out
 from samzapy.config.reading import properties
 from samzapy.config.reading.classes import SYSTEMS
-from samzapy.config.reading.keys import Reader
+from samzapy.config.reading.keys import Reader, split_list
 from samzapy.config.reading.properties import Masked, References
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import check_sourced, parse_source
@@ -43,6 +45,7 @@ from samzapy.config.streams.systems import parse_database, parse_systems
 from samzapy.config.supervision import parse_reporters, parse_supervision
 from samzapy.config.task import TaskConfig, parse_task
 from samzapy.errors import ConfigError
+from samzapy.plugins import PluginError, import_also_from, load_name
 
 
 def load_job(
@@ -52,14 +55,18 @@ def load_job(
     *,
     strict: bool = False,
 ) -> JobConfig:
-    """Load and check the job of a `.properties` file (by path) or of flat pairs, with `overrides` on top.
+    """Load and check the job of a `.properties` file (by path), of flat pairs, or of a pipeline (`module:pipeline`), with
+    `overrides` on top.
 
     `${env:NAME}` takes variables from `environ` (default: the process's). Unknown keys and keys that are set twice are
-    warnings, or problems if `strict`. Reads only the file, and the schemas that it names: no import of user code, no
-    connection. Raises ConfigError with all problems.
+    warnings, or problems if `strict`. Reads only the file, and the schemas that it names, and imports the pipeline of
+    `app.class`: no other code of the user, no connection. Raises ConfigError with all problems.
     """
     variables = os.environ if environ is None else environ
-    read = _read(source, overrides or {}, variables, strict=strict)
+    folder = None if isinstance(source, Mapping) else Path(source).absolute().parent
+    if folder is not None and ":" in Path(source).name and not Path(source).exists():  # type: ignore[arg-type]
+        source, folder = {_APPLICATION: str(source)}, Path.cwd()
+    read = _read(source, overrides or {}, variables, folder, strict=strict)
     references = References(read.values, variables)
     texts = with_schema_files(references.values, read.values)
     reader = Reader(texts.values, references.secret, references.broken)
@@ -70,7 +77,6 @@ def load_job(
     check_keys(reader, config, strict=strict)
     if reader.problems:
         raise ConfigError(reader.problems)
-    folder = None if isinstance(source, Mapping) else Path(source).absolute().parent
     return replace(config, warnings=tuple(reader.warnings), folder=folder)
 
 
@@ -97,15 +103,47 @@ def as_read(config: JobConfig, stream: SystemStream) -> JobConfig:
     return config if pattern is None else with_inputs(config, {pattern: [stream]})
 
 
+#: Samza's key for an application, here for a pipeline. With a `task.class` it has no effect.
+_APPLICATION = "app.class"
+
+
 def _read(
-    given: Path | str | Mapping[str, str], overrides: Mapping[str, str], environ: Mapping[str, str], *, strict: bool
+    given: Path | str | Mapping[str, str],
+    overrides: Mapping[str, str],
+    environ: Mapping[str, str],
+    folder: Path | None,
+    *,
+    strict: bool,
 ) -> properties.Source:
     read = properties.read(given, strict=strict)
-    on_top = properties.read(overrides).values
-    rewritten = of_rewriters({**read.values, **on_top}, "task.inputs", environ)
+    values = {**read.values, **properties.read(overrides).values}
+    if values.get(_APPLICATION) and not values.get("task.class"):
+        values = _of_application(values, environ, folder)
+    rewritten = of_rewriters(values, "task.inputs", environ)
     return properties.Source(
         rewritten.values, (*read.warnings, *rewritten.warnings), (*read.problems, *rewritten.problems)
     )
+
+
+def _of_application(values: Mapping[str, str], environ: Mapping[str, str], folder: Path | None) -> dict[str, str]:
+    """The keys that the pipeline of `app.class` stands for, below those that are given. Raises ConfigError."""
+    resolved = References(values, environ).values
+    path = resolved.get(_APPLICATION, values[_APPLICATION])
+    shipped = [Path(each).resolve() for each in split_list(resolved.get("job.spark.py.files", ""))]
+    places = [str(each.parent if each.suffix == ".py" else each) for each in shipped]
+    import_also_from([*places, *([] if folder is None else [str(folder)])])
+    given = {key: value for key, value in values.items() if key != _APPLICATION}
+    try:
+        with redirect_stdout(sys.stderr):
+            found = load_name(path)
+    except PluginError as cause:
+        raise ConfigError.of(_APPLICATION, path, str(cause)) from cause
+    # Known by its plan: this package is below that of pipelines.
+    keys = getattr(getattr(found, "plan", None), "keys", None)
+    if keys is None:
+        message = f"expected a samzapy.Pipeline, got {type(found).__name__}; a task belongs into task.class"
+        raise ConfigError.of(_APPLICATION, path, message)
+    return {**keys(given), "task.class": path}
 
 
 def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -> JobConfig:

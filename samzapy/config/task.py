@@ -113,7 +113,7 @@ class TaskConfig:
     are asked. `refresh_ms` None: only the start resolves them."""
 
     task_class: str = required("task.class", TEXT, "my.module:MyTask")
-    """The StreamTask: `my.module:MyTask` or `my.module.MyTask`."""
+    """The StreamTask: `my.module:MyTask` or `my.module.MyTask`. For a pipeline: app.class=my.module:pipeline."""
     inputs: tuple[SystemStream, ...] = key(_INPUTS, ENTRIES, (), shown="required")
     """The streams to read: `system.stream`, a stream's id, or a regular expression for names, as `system.orders-.*`."""
     broadcast_inputs: frozenset[SystemStreamPartition] = key(_BROADCAST, NAMED_LIST, frozenset(), shown="-")

@@ -71,6 +71,13 @@ class Plan:
             "task.inputs": ",".join(dict.fromkeys(str(each.stream) for each in self.sources if not each.everywhere)),
             "task.window.ms": "100",
         }
+        if self.own_streams:
+            # A step sees what an earlier one has sent after a commit.
+            keys["task.commit.ms"] = "1000"
+        for system in dict.fromkeys(each.stream.system for each in self.steps if isinstance(each, Source | To)):
+            servers = f"systems.{system}.consumer.bootstrap.servers", f"systems.{system}.producer.bootstrap.servers"
+            is_kafka = any(key in given for key in servers)
+            keys[f"systems.{system}.samza.factory"] = "kafka" if is_kafka else "local"
         if everywhere := [f"{step.stream}#*" for step in self.sources if step.everywhere]:
             keys["task.broadcast.inputs"] = ",".join(everywhere)
         for step in self.steps:

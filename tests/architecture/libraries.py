@@ -86,7 +86,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # A container answers questions, the driver serves everything else.
     "starlette": ("samzapy/coordinator", "samzapy/queries"),
     # Declarations for type checkers; it is not imported when the code runs.
-    "typing_extensions": ("samzapy/api/kv.py",),
+    "typing_extensions": ("samzapy/api/kv.py", "samzapy/testing/driver.py"),
     # Containers ask their coordinator, programs a job's stores.
     "urllib3": ("samzapy/coordinator", "samzapy/admin"),
     "uvicorn": ("samzapy/coordinator",),

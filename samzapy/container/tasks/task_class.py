@@ -9,7 +9,8 @@ from samzapy.api.batch import BatchTask
 from samzapy.api.task import ABILITIES, AnyTask, AsyncStreamTask, CoroutineTask, StreamTask, TimerTask, takes
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.plugins import PluginError, load_class
+from samzapy.pipeline import Pipeline
+from samzapy.plugins import PluginError, load_class, load_name
 
 #: The method that each kind of task must define.
 _KINDS: dict[type, str] = {
@@ -22,9 +23,10 @@ _METHODS: dict[type, str] = {AsyncStreamTask: "process_async", BatchTask: "proce
 
 
 def load_task_class(path: str) -> type[AnyTask]:
-    """The user's class. Raises ConfigError, for the key `task.class`, when it is not a task that can be made."""
+    """The user's class, or that of the user's pipeline. Raises ConfigError, for the key `task.class`, when it is not a task that can be made."""
     try:
-        found = load_class(path)
+        given = load_name(path)
+        found = given.task if isinstance(given, Pipeline) else load_class(path)
     except PluginError as cause:
         raise ConfigError([ConfigProblem("task.class", path, str(cause))]) from cause
     problem = _shortcoming(found)

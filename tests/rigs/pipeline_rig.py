@@ -1,0 +1,67 @@
+"""A pipeline on the embedded system or on Kafka: its input and output, as plain values."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rigs.numbered_stream import Streams
+
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.config.loader import load_job
+from samzapy.pipeline import Pipeline
+
+
+class Surroundings:
+    """The streams of one system around a pipeline."""
+
+    def __init__(self, pipeline: Pipeline, streams: Mapping[str, int], **keys: str) -> None:
+        """`streams`: the partitions of each stream to create. `keys`: on top of the pipeline's."""
+        self.keys = pipeline.plan.keys(keys)
+        (settings,) = load_job({**self.keys, "task.class": "a:B"}).systems.values()
+        self._streams = Streams(settings)
+        for stream, partitions in streams.items():
+            self._streams.admin.create(StreamSpec(stream, partitions, {"retention.ms": "-1"}))
+
+    def write(self, stream: str, messages: Iterable[Any]) -> None:
+        """Append messages without keys, in turn to each partition, with growing times."""
+        partitions = len(self._streams.partitions(stream))
+        records = [
+            OutgoingRecord(stream, None, json.dumps(message).encode(), number % partitions, 1_700_000_000_000 + number)
+            for number, message in enumerate(messages)
+        ]
+        producer = self._streams.producer()
+        producer.send(records)
+        producer.flush()
+        producer.close()
+
+    def read(self, stream: str) -> list[tuple[str, Any]]:
+        """The committed keys and messages."""
+        return [
+            (key.decode(), json.loads(value))
+            for batch in self._streams.read(stream)
+            for key, value in zip(batch.keys, batch.values, strict=True)
+        ]
+
+    def extent(self, stream: str) -> dict[int, tuple[int, int]]:
+        """The first and the next offset of each partition."""
+        offsets = self._streams.admin.offsets(self._streams.partitions(stream))
+        return {ssp.partition: (found.oldest, found.upcoming) for ssp, found in offsets.items()}
+
+
+def totals(messages: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The newest message of each key."""
+    return dict(messages)
+
+
+def counting(name: str, stages: int, system: str = "shop") -> Pipeline:
+    """Counts per page, and, with a third stage, the pages of each first letter, from `<name>-in` to `<name>-out`."""
+    pipeline = Pipeline(name)
+    counts = pipeline.stream(f"{system}.{name}-in").key_by(lambda view: view["page"]).count()
+    if stages == 3:
+        counts = counts.changes().map(lambda page, count: {"page": page, "count": count}).key_by(_letter).count()
+    counts.to(f"{system}.{name}-out")
+    return pipeline
+
+
+def _letter(row: dict[str, Any]) -> str:
+    return str(row["page"])[0]
