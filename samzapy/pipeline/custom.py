@@ -58,6 +58,10 @@ class Process(Step):
         timers = {} if self.on_timer is None else {TIMERS: StoreNeed(timers=True)}
         return {self.name: StoreNeed(), **timers}
 
+    @property
+    def has_positions(self) -> bool:
+        return self.on_timer is None and super().has_positions
+
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         timers = None if self.on_timer is None else task.context.task.timers
         handle = Handle(task.context.get_store(self.name), timers, self.name)
@@ -73,14 +77,14 @@ class Process(Step):
             for offset, key, message, time_ms in zip(
                 batch.offsets, batch.keys, batch.messages, batch.timestamps, strict=True
             ):
-                handle.key, handle.time_ms = key, time_ms
+                handle.key, handle.time_ms, handle.sent = key, time_ms, []
                 if (returned := function(message, handle)) is not None:
                     raise TypeError(f"process '{self.name}' returned {returned!r:.100}: send it with handle.send")
                 flush(batch.ssp, offset)
 
         def fire(key: Any, time_ms: int) -> None:
             assert on_timer is not None
-            handle.key, handle.time_ms = key, time_ms
+            handle.key, handle.time_ms, handle.sent = key, time_ms, []
             on_timer(handle)
             flush(min(task.origins[self]), -1)
 
@@ -90,7 +94,7 @@ class Process(Step):
 
 @dataclass(eq=False, kw_only=True)
 class Deduplicate(Step):
-    """Passes on the first message of each `key(message)`, among the last `capacity` different ones."""
+    """Passes on the first message of each key, or of each `key(message)` within a key, among the last `capacity`."""
 
     kind: ClassVar[str] = "deduplicate"
     key: Callable[..., Any] | None
@@ -107,7 +111,8 @@ class Deduplicate(Step):
 
         def receive(batch: Batch) -> None:
             keys = batch.keys if keys_of is None else keys_of(batch)
-            kept = [place for place, key in enumerate(keys) if known.is_new_key(str(key))]
+            ids = map(str, keys) if keys is batch.keys else map("{}\0{}".format, batch.keys, keys)
+            kept = [place for place, name in enumerate(ids) if known.is_new_key(name)]
             if kept:
                 emit(batch if len(kept) == len(batch) else picked(batch, kept))
 

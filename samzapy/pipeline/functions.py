@@ -134,6 +134,13 @@ def picked(batch: Batch, places: Sequence[int]) -> Batch:
     )
 
 
+def without_nulls(batch: Batch) -> Batch:
+    """The messages that are not null."""
+    if type(None) not in map(type, batch.messages):
+        return batch
+    return picked(batch, [place for place, item in enumerate(batch.messages) if item is not None])
+
+
 def with_columns(batch: Batch, *, keys: Sequence[Any] | None = None, messages: Sequence[Any] | None = None) -> Batch:
     """The batch with other keys or contents, as many as it has messages."""
     return MessageBatch(

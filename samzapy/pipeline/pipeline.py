@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -52,6 +52,7 @@ class Pipeline:
         """`name` is the name of the job, and part of the names of its streams. Raises ConfigError."""
         self.name = check_name("name of a Pipeline", name)
         self._steps: list[Step] = []
+        self._repartitioned: dict[Step, Stream] = {}
 
     def stream(self, stream: str, value_type: Any = None, *, time: Callable[..., Any] | None = None) -> Stream:
         """The messages of `system.stream`, as objects of a class if there is one. `time(message)`: the event time in
@@ -96,14 +97,33 @@ class Pipeline:
         """Add a step under a name, with a number behind it if that is taken."""
         if "plan" in vars(self):
             raise RuntimeError(f"pipeline '{self.name}' has been run or explained: it takes no more steps")
-        names = {each.name for each in self._steps}
-        free = name
-        number = 2
-        while free in names:
-            free, number = f"{name}-{number}", number + 1
-        step.name = free
+        step.name = _free(name, {each.name for each in self._steps})
         self._steps.append(step)
         return step
+
+    def repartition(self, step: Step, path: str, name: str = "") -> Stream:
+        """The messages of a step behind a stream of the job. Without a name of its own a step has one such stream,
+        whoever reads it. Raises ValueError for a name that is taken."""
+        if not name and step in self._repartitioned:
+            return self._repartitioned[step]
+        taken = {each.stream.stream for each in self._steps if isinstance(each, Through)}
+        if name and f"{self.name}-{name}" in taken:
+            raise ValueError(f"through({name!r}): the pipeline has a stream of that name; choose another one")
+        stream = SystemStream(_system_of(step), _free(f"{self.name}-{name or path}", taken))
+        out = self.add(Through(inputs=(step,), stream=stream), f"{name or path}-out")
+        source = Source(inputs=(out,), stream=stream, value_type=step.value_type, nulls=True)
+        found = Stream(self, self.add(source, f"{name or path}-in"), path)
+        if not name:
+            self._repartitioned[step] = found
+        return found
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name, with a number behind it if it is taken."""
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name}-{number}", number + 1
+    return free
 
 
 def _stream_of(name: str) -> SystemStream:
@@ -165,31 +185,28 @@ class Stream(_Flow):
         job, `PIPELINE-by-FIELD`."""
         path = check_name("name of a step", name) if name else f"by-{name_of(function)}"
         step = KeyBy(inputs=(self.step,), function=function, value_type=self.step.value_type)
-        found = Stream(self.pipeline, self.pipeline.add(step, path), path)
+        self.pipeline.add(step, path)
+        found = Stream(self.pipeline, step, step.name)
         found.keyed = False
         return found
 
-    def through(self, name: str = "", *, nulls: bool = False, value_type: Any = None) -> Stream:
-        """Send the messages through a stream of the job, partitioned by key. `nulls`: deletions as well."""
-        name = check_name("name of a step", name) if name else f"{self.path}-through"
-        pipeline, kind = self.pipeline, value_type if value_type is not None else self.step.value_type
-        stream = SystemStream(_system_of(self.step), f"{pipeline.name}-{name}")
-        step = pipeline.add(Through(inputs=(self.step,), stream=stream, nulls=nulls), f"{name}-out")
-        source = pipeline.add(Source(inputs=(step,), stream=stream, value_type=kind, nulls=nulls), f"{name}-in")
-        return Stream(pipeline, source, self.path)
+    def through(self, name: str = "") -> Stream:
+        """Send the messages through a stream of the job, `PIPELINE-NAME`, partitioned by key."""
+        name = check_name("name of a step", name) if name else ""
+        return self.pipeline.repartition(self.step, self.path, name)
 
     def together(self) -> Stream:
         """The stream with all messages of a key in one task."""
-        return self if self.keyed else self.through(self.path)
+        return self if self.keyed else self.through()
 
     def merge(self, *others: Stream) -> Stream:
         """The messages of all of these streams."""
         streams = [self, *others]
-        if not all(stream.keyed for stream in streams):
-            streams = [stream.together() for stream in streams]
         kinds = {stream.step.value_type for stream in streams}
         kind = kinds.pop() if len(kinds) == 1 else None
-        return self.then(Merge(inputs=tuple(stream.step for stream in streams), value_type=kind))
+        found = self.then(Merge(inputs=tuple(stream.step for stream in streams), value_type=kind))
+        found.keyed = all(stream.keyed for stream in streams)
+        return found
 
     def branch(self, *predicates: Callable[..., Any]) -> tuple[Stream, ...]:
         """A stream for each predicate: a message goes to the first whose predicate is true."""
@@ -258,10 +275,8 @@ class Stream(_Flow):
     def _join(
         self, other: Stream, joiner: Joiner, name: str, how: str, rules: TimeRules | None, **options: Any
     ) -> Stream:
-        sides = [
-            stream.together() if not stream.step.keeps_time else stream.through(f"{stream.path}-join")
-            for stream in (self, other)
-        ]
+        # A join tells messages apart by their positions.
+        sides = [stream.together() if stream.step.has_positions else stream.through() for stream in (self, other)]
         step = JoinOfStreams(
             inputs=(sides[0].step, sides[1].step),
             joiner=joiner,
@@ -389,8 +404,7 @@ class Table(_Flow):
     @property
     def is_everywhere(self) -> bool:
         """Whether each task has all rows."""
-        parents = self.step.inputs
-        return any(isinstance(parent, Source) and parent.everywhere for parent in parents)
+        return self.step.is_everywhere
 
     def stored(self) -> TableStore:
         """The step with the rows in a store."""
@@ -436,7 +450,7 @@ class Table(_Flow):
         pipeline, left, right = self.pipeline, self.stored(), other.stored()
         path = name or f"{self.path}-join-{other.path}"
         by_key = pipeline.add(ByForeignKey(inputs=(left,), table=left, on=on), path)
-        sent = Stream(pipeline, by_key, path).through(f"{path}-subscriptions", nulls=True)
+        sent = Stream(pipeline, by_key, path).through(f"{path}-subscriptions")
         kept = pipeline.add(
             Subscriptions(
                 inputs=(sent.step, right),
@@ -447,7 +461,7 @@ class Table(_Flow):
             ),
             f"{path}-rows",
         )
-        answered = Stream(pipeline, kept, path).through(f"{path}-answers", nulls=True)
+        answered = Stream(pipeline, kept, path).through(f"{path}-answers")
         step = pipeline.add(Answers(inputs=(answered.step,), of=by_key), f"{path}-result")
         return Table(pipeline, step, f"{path}-result")
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from samzapy.api.collector import Sink
 from samzapy.api.stream import SystemStream
-from samzapy.pipeline.functions import Batch, Expression, of_batch, picked, with_columns
+from samzapy.pipeline.functions import Batch, Expression, of_batch, picked, with_columns, without_nulls
 from samzapy.pipeline.step import Opening, Receive, Step
 
 
@@ -24,16 +24,22 @@ class Source(Step):
     everywhere: bool = False
     time: Callable[..., Any] | None = None
 
+    @property
+    def has_positions(self) -> bool:
+        return True
+
+    @property
+    def is_everywhere(self) -> bool:
+        return self.everywhere
+
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         time = None if self.time is None else of_batch(self.time)
 
         def receive(batch: Batch) -> None:
-            if not self.nulls and None in batch.messages:
-                kept = [place for place, item in enumerate(batch.messages) if item is not None]
-                if not kept:
-                    return
-                batch = picked(batch, kept)
-            emit(batch if time is None else _at_times(batch, time(batch)))
+            if not self.nulls:
+                batch = without_nulls(batch)
+            if batch:
+                emit(batch if time is None else _at_times(batch, time(batch)))
 
         return [receive]
 
@@ -174,7 +180,6 @@ class Through(Step):
 
     kind: ClassVar[str] = "through"
     stream: SystemStream
-    nulls: bool = False
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         return [_sender(task, self.stream)]

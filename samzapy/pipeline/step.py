@@ -53,6 +53,16 @@ class Step(ABC):
         return self.kind
 
     @property
+    def has_positions(self) -> bool:
+        """Whether each of its messages has the position of an input's message. Those that time makes have none."""
+        return not self.keeps_time and all(parent.has_positions for parent in self.inputs)
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether each task has all of its messages."""
+        return bool(self.inputs) and all(parent.is_everywhere for parent in self.inputs)
+
+    @property
     def is_batched(self) -> bool:
         """Whether it works on columns, without a call of the user's code per message."""
         return True
@@ -73,15 +83,18 @@ def ignore(batch: Batch) -> None:
 class Port:
     """One input of a step that follows event time: its partitions under names of their own.
 
-    An operator of windows or joins identifies a message by its partition and offset. Several steps may read one
-    partition, and a step may make several messages of one: so a port names its partitions after the step, and numbers
-    the messages of one offset.
+    Several steps may read one partition, so a port names its partitions after the step. A join identifies a message by
+    its partition and offset. Several messages of a step may come from one offset, also on several ways, so `numbered`
+    numbers those of one offset. All of them come within one call of the task.
     """
 
     #: The most messages that a step may make of one.
     SPREAD = 1 << 20
 
-    def __init__(self, step: Step, number: int, origins: Iterable[SystemStreamPartition]) -> None:
+    def __init__(self, step: Step, number: int, task: Opening) -> None:
+        origins = task.origins[step.inputs[number]]
+        self._task, self._call = task, 0
+        self._counts: dict[int, int] = {}
         self.stream = SystemStream(OF_STEP, f"{step.name}.{number}")
         self.origins = {
             origin: SystemStreamPartition(*self.stream, place) for place, origin in enumerate(sorted(origins))
@@ -89,12 +102,17 @@ class Port:
 
     def renamed(self, batch: Batch) -> Batch:
         """The batch as of this port."""
-        offsets = batch.offsets
-        numbered, before, count = [], None, 0
-        for offset in offsets:
-            count = count + 1 if offset == before else 0
+        name = self.origins[batch.ssp]
+        return Batch(name, batch.offsets, batch.keys, batch.messages, batch.timestamps, batch.headers)
+
+    def numbered(self, batch: Batch) -> Batch:
+        """The batch as of this port, with an offset of its own for each message."""
+        if self._call != self._task.call:
+            self._call, self._counts = self._task.call, {}
+        counts, numbered = self._counts, []
+        for offset in batch.offsets:
+            count = counts[offset] = counts.get(offset, -1) + 1
             numbered.append(offset * self.SPREAD + count)
-            before = offset
         return Batch(self.origins[batch.ssp], numbered, batch.keys, batch.messages, batch.timestamps, batch.headers)
 
 
@@ -127,8 +145,9 @@ class Opening:
         self.context = context
         self.origins = origins
         self._own = own_streams
-        #: The collector of the call at hand.
+        #: The collector of the call at hand, and the number of the call.
         self.collector: MessageCollector
+        self.call = 0
         #: The function of each step that passes its messages on.
         self.emitters: dict[Step, Receive] = {}
         self.clocks: dict[SystemStreamPartition, Timed] = {}
@@ -144,7 +163,7 @@ class Opening:
 
     def port(self, step: Step, number: int) -> Port:
         """The port of an input of a step."""
-        return Port(step, number, self.origins[step.inputs[number]])
+        return Port(step, number, self)
 
     def seen_by(self, ports: Sequence[Port], types: Mapping[SystemStream, Any]) -> Context:
         """The context of the task, in which it reads these ports and nothing else."""

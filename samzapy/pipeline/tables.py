@@ -151,6 +151,8 @@ class JoinOfTables(Step):
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         stores = [task.context.get_store(table.name) for table in self.tables]
         joiner, (needs_left, needs_right) = self.joiner, self.inner
+        # One change may be in both stores already: then nobody knows what the result was before.
+        are_related = bool(task.origins[self.tables[0]] & task.origins[self.tables[1]])
 
         def result(left: Any, right: Any) -> Any:
             if (left is None and (needs_left or right is None)) or (right is None and needs_right):
@@ -167,7 +169,8 @@ class JoinOfTables(Step):
                     row = rows[key]
                     pair, pair_before = ((new, row), (before, row)) if side == 0 else ((row, new), (row, before))
                     joined = result(*pair)
-                    if joined is not None or result(*pair_before) is not None:
+                    was = before if are_related else result(*pair_before)
+                    if joined is not None or was is not None:
                         places.append(place)
                         results.append(joined)
                 if places:

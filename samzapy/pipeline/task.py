@@ -55,6 +55,7 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
     def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Pass a batch through the steps."""
         self._opening.collector = collector
+        self._opening.call += 1
         self._sources[batch.ssp.system_stream](batch)
 
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:

@@ -87,11 +87,13 @@ class Windows(Step):
                 results.clear()
                 emit(batch)
             if late and emit_late is not None:
-                envelopes = list(late)
+                came = Batch.of(late)
                 late.clear()
-                emit_late(Batch.of(envelopes))
+                emit_late(Batch(clock_of(self), [-1] * len(came), came.keys, came.messages, came.timestamps))
 
         def receive(batch: Batch) -> None:
+            results.clear()  # what a failed call has left
+            late.clear()
             windows.add_all(port.renamed(batch), task.collector)
             flush()
 
@@ -178,7 +180,7 @@ class JoinOfStreams(Step):
             )
 
         def receiver(port: Port) -> Receive:
-            return lambda batch: forward(join.add_all(port.renamed(batch)), batch.offsets[-1])
+            return lambda batch: forward(join.add_all(port.numbered(batch)), batch.offsets[-1])
 
         def advance() -> None:
             while joined := join.advance():

@@ -1,0 +1,221 @@
+"""Programs without windows, as the documentation of Kafka Streams has them: messages, totals of keys, the user's code."""
+
+import pytest
+
+from samzapy.pipeline import Collect, Count, Distinct, Max, Mean, Min, Pipeline, Sum, Top, field
+
+
+def test_filter_passes_the_messages_that_fit(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").filter(lambda n: n > 1).to("kafka.out")
+    flow = run(pipeline)
+    for n in (1, 2, 3):
+        flow.send("in", "a", n)
+    assert flow.by_key("out") == {"a": [2, 3]}
+
+
+def test_map_of_key_and_message_gets_both(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").map(lambda key, n: f"{key}{n}").to("kafka.out")
+    flow = run(pipeline)
+    flow.send("in", "a", 1)
+    flow.send("in", "b", 2)
+    assert flow.by_key("out") == {"a": ["a1"], "b": ["b2"]}
+
+
+def test_flat_map_gives_none_one_or_several(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").flat_map(str.split).to("kafka.out")
+    flow = run(pipeline)
+    for text in ("", "one", "two three"):
+        flow.send("in", "a", text)
+    assert flow.by_key("out") == {"a": ["one", "two", "three"]}
+
+
+def test_branch_gives_each_message_to_the_first_that_fits(run):
+    pipeline = Pipeline("p")
+    even, large = pipeline.stream("kafka.in").branch(lambda n: n % 2 == 0, lambda n: n > 2)
+    even.to("kafka.even")
+    large.to("kafka.large")
+    flow = run(pipeline)
+    for n in (1, 2, 3, 4):
+        flow.send("in", "a", n)
+    assert (flow.by_key("even"), flow.by_key("large")) == ({"a": [2, 4]}, {"a": [3]})
+
+
+def test_merge_gives_the_messages_of_both_streams(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.one").merge(pipeline.stream("kafka.two")).to("kafka.out")
+    flow = run(pipeline)
+    flow.send("one", "a", 1)
+    flow.send("two", "a", 2)
+    assert flow.by_key("out") == {"a": [1, 2]}
+
+
+def test_merge_of_a_stream_with_itself_doubles_it(run):
+    pipeline = Pipeline("p")
+    numbers = pipeline.stream("kafka.in")
+    numbers.map(lambda n: -n).merge(numbers).count().to("kafka.out")
+    flow = run(pipeline)
+    flow.send("in", "a", 1)
+    flow.send("in", "a", 2)
+    assert flow.by_key("out")["a"][-1] == 4
+
+
+def test_peek_sees_each_message_and_changes_none(run):
+    seen = []
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").peek(seen.append).to("kafka.out")
+    flow = run(pipeline)
+    flow.send("in", "a", 1)
+    assert (seen, flow.by_key("out")) == ([1], {"a": [1]})
+
+
+def test_a_key_and_a_count_bring_equal_keys_together(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").key_by(field("page")).count().to("kafka.out")
+    flow = run(pipeline)
+    for user in ("ann", "bob", "eve"):
+        flow.send("in", user, {"page": "/a"})
+    assert flow.by_key("out") == {"/a": [1, 2, 3]}
+
+
+def test_two_readers_of_a_new_key_share_its_stream(run):
+    pipeline = Pipeline("p")
+    by_page = pipeline.stream("kafka.in").key_by(lambda view: view["page"])
+    by_page.count().to("kafka.counts")
+    by_page.reduce(lambda one, two: {"page": one["page"], "n": one["n"] + two["n"]}).to("kafka.sums")
+    flow = run(pipeline)
+    flow.send("in", "ann", {"page": "/a", "n": 2})
+    flow.send("in", "bob", {"page": "/a", "n": 3})
+    assert flow.by_key("counts") == {"/a": [1, 2]}
+    assert flow.by_key("sums") == {"/a": [{"page": "/a", "n": 2}, {"page": "/a", "n": 5}]}
+
+
+def test_equal_fields_of_two_streams_are_two_repartitions(run):
+    pipeline = Pipeline("p")
+    for name in ("one", "two"):
+        pipeline.stream(f"kafka.{name}").key_by(lambda view: view["page"]).count().to(f"kafka.{name}-counts")
+    flow = run(pipeline)
+    flow.send("one", "ann", {"page": "/a"})
+    assert (flow.by_key("one-counts"), flow.by_key("two-counts")) == ({"/a": [1]}, {})
+
+
+def test_a_name_of_a_stream_of_the_job_that_is_taken_is_refused():
+    pipeline = Pipeline("p")
+    numbers = pipeline.stream("kafka.in")
+    numbers.through("x")
+    with pytest.raises(ValueError, match=r"through\('x'\): the pipeline has a stream of that name"):
+        numbers.map(lambda n: n).through("x")
+
+
+def test_two_repartitions_in_a_row_count_by_the_last_key(run):
+    pipeline = Pipeline("p")
+    views = pipeline.stream("kafka.in").key_by(field("page"))
+    first = views.reduce(lambda _, new: new).changes()
+    first.key_by(field("site")).count().to("kafka.out")
+    flow = run(pipeline)
+    flow.send("in", "ann", {"page": "/a", "site": "x"})
+    flow.send("in", "bob", {"page": "/b", "site": "x"})
+    assert flow.by_key("out") == {"x": [1, 2]}
+
+
+def test_reduce_begins_with_the_first_message(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").reduce(lambda total, n: total + n).to("kafka.out")
+    flow = run(pipeline)
+    for n in (5, 2):
+        flow.send("in", "a", n)
+    assert flow.by_key("out") == {"a": [5, 7]}
+
+
+def test_aggregate_has_every_part_by_its_name(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").aggregate(
+        count=Count(), sum=Sum(), min=Min(), max=Max(), mean=Mean(), different=Distinct(), all=Collect(), top=Top(2)
+    ).to("kafka.out")
+    flow = run(pipeline)
+    for n in (3, 1, 3, 5):
+        flow.send("in", "a", n)
+    assert flow.by_key("out")["a"][-1] == {
+        "count": 4,
+        "sum": 12,
+        "min": 1,
+        "max": 5,
+        "mean": 3.0,
+        "different": [3, 1, 5],
+        "all": [3, 1, 3, 5],
+        "top": [5, 3],
+    }
+
+
+def test_deduplicate_passes_the_first_of_each_key(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").deduplicate().to("kafka.out")
+    flow = run(pipeline)
+    for key, n in (("a", 1), ("b", 2), ("a", 3)):
+        flow.send("in", key, n)
+    assert flow.by_key("out") == {"a": [1], "b": [2]}
+
+
+def test_deduplicate_by_a_field_is_within_a_key(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").deduplicate(lambda n: n).to("kafka.out")
+    flow = run(pipeline)
+    for key, n in (("a", 1), ("b", 1), ("a", 1), ("a", 2)):
+        flow.send("in", key, n)
+    assert flow.by_key("out") == {"a": [1, 2], "b": [1]}
+
+
+def test_process_keeps_state_by_key_and_has_timers(run):
+    def total(n, handle):
+        handle.state.put(handle.key, (handle.state.get(handle.key) or 0) + n)
+        handle.schedule(handle.time_ms + 5_000)
+
+    def report(handle):
+        handle.send(handle.state.get(handle.key))
+
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").process(total, on_timer=report).to("kafka.out")
+    flow = run(pipeline)
+    flow.send("in", "a", 1, 0)
+    flow.send("in", "a", 2, 4)
+    flow.send("in", "b", 9, 4)
+    flow.pass_time(8, "in")
+    assert flow.by_key("out") == {}
+    flow.pass_time(10, "in")
+    assert flow.by_key("out") == {"a": [3], "b": [9]}
+
+
+def test_a_filter_between_two_stateful_steps_holds_back(run):
+    pipeline = Pipeline("p")
+    counts = pipeline.stream("kafka.in").count().changes()
+    counts.filter(lambda n: n % 2 == 0).key_by(lambda n: "even").count().to("kafka.out")
+    flow = run(pipeline)
+    for key in ("a", "a", "b", "a", "a", "b"):
+        flow.send("in", key, 0)
+    assert flow.by_key("out")["even"][-1] == 3
+
+
+def test_null_messages_of_a_stream_are_left_out(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").count().to("kafka.out")
+    flow = run(pipeline)
+    for message in (1, None, 2):
+        flow.send("in", "a", message)
+    assert flow.by_key("out") == {"a": [1, 2]}
+
+
+def test_a_map_that_returns_none_is_a_null_message_that_no_count_has(run):
+    pipeline = Pipeline("p")
+    numbers = pipeline.stream("kafka.in").map(lambda n: None if n < 0 else n)
+    numbers.to("kafka.all")
+    numbers.count().to("kafka.here")
+    numbers.key_by(lambda key, _: key).count().to("kafka.there")
+    numbers.key_by(lambda key, _: key).to_table().to("kafka.rows")
+    flow = run(pipeline)
+    for n in (1, 2, -1):
+        flow.send("in", "a", n)
+    assert flow.by_key("all") == {"a": [1, 2, None]}
+    assert flow.by_key("here") == flow.by_key("there") == {"a": [1, 2]}
+    assert flow.by_key("rows") == {"a": [1, 2, None]}
