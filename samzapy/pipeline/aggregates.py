@@ -141,6 +141,7 @@ class Aggregate(Step):
     """The totals of each key, as a table. A batch gives the last total of each of its keys."""
 
     kind: ClassVar[str] = "aggregate"
+    skips_nulls: ClassVar[bool] = True
     fold: Aggregation
     #: Whether nothing follows: then the store is all there is.
     is_last: bool = False

@@ -88,7 +88,7 @@ class Process(Step):
             on_timer(handle)
             flush(min(task.origins[self]), -1)
 
-        task.timers[self.name] = fire
+        task.timers[self.name] = self.guarded(fire)
         return [receive]
 
 

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.pipeline.functions import Batch
+from samzapy.errors import SerdeError, StoreRefused
+from samzapy.pipeline.functions import Batch, without_nulls
 
 #: Takes the messages of one input of a step.
 Receive = Callable[[Batch], None]
@@ -39,6 +40,8 @@ class Step(ABC):
 
     #: What the step does, for `explain` and for the record of a job's steps.
     kind: ClassVar[str]
+    #: Whether it leaves out null messages, of which a stream has some behind a function that returns None.
+    skips_nulls: ClassVar[bool] = False
     #: Whether its time follows from watermarks of its own, as that of windows does.
     keeps_time: ClassVar[bool] = False
 
@@ -66,6 +69,37 @@ class Step(ABC):
     def is_batched(self) -> bool:
         """Whether it works on columns, without a call of the user's code per message."""
         return True
+
+    def guarded(self, call: Callable[..., None]) -> Callable[..., None]:
+        """A call of the step, whose exceptions name it."""
+
+        def guarded(*args: Any) -> None:
+            try:
+                call(*args)
+            except Exception as failure:
+                self._name(failure)
+                raise
+
+        return guarded
+
+    def receiver(self, receive: Receive) -> Receive:
+        """The function of an input, as others call it."""
+        if not self.skips_nulls:
+            return self.guarded(receive)
+
+        def without(batch: Batch) -> None:
+            if batch := without_nulls(batch):
+                receive(batch)
+
+        return self.guarded(without)
+
+    def _name(self, failure: Exception) -> None:
+        notes: list[str] = getattr(failure, "__notes__", [])
+        if not any(note.startswith("in step ") for note in notes):
+            where = f"in step '{self.name}' ({self.kind})"
+            failure.__notes__ = [*notes, where]  # type: ignore[attr-defined]  # add_note is of Python 3.11
+            if isinstance(failure, SerdeError | StoreRefused):
+                failure.args = (f"{failure} ({where})",)
 
     @abstractmethod
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
@@ -182,7 +216,7 @@ class Opening:
 
     def timed(self, step: Step, advance: Callable[[], None], finish: Callable[[], None]) -> Timed:
         """Call `advance` as time passes, and `finish` at the end of the step's inputs."""
-        clock = self.clocks[clock_of(step)] = Timed(step, advance, finish)
+        clock = self.clocks[clock_of(step)] = Timed(step, step.guarded(advance), step.guarded(finish))
         return clock
 
 

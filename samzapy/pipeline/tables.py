@@ -112,6 +112,7 @@ class Lookup(Step):
     """
 
     kind: ClassVar[str] = "lookup"
+    skips_nulls: ClassVar[bool] = True
     joiner: Joiner
     table: TableStore
     on: Callable[..., Any] | None = None

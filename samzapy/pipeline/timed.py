@@ -33,6 +33,7 @@ class Windows(Step):
     """The aggregation of each window of a key, as messages with `key`, `start`, `end`, `kind` and the results."""
 
     kind: ClassVar[str] = "window"
+    skips_nulls: ClassVar[bool] = True
     keeps_time: ClassVar[bool] = True
     definition: WindowDefinition
     fold: Aggregation
@@ -130,6 +131,7 @@ class JoinOfStreams(Step):
     """Pairs of messages of two streams. `wanted`: the sides that a result must have."""
 
     kind: ClassVar[str] = "join"
+    skips_nulls: ClassVar[bool] = True
     keeps_time: ClassVar[bool] = True
     joiner: Joiner
     rules: TimeRules

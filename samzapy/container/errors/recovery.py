@@ -23,7 +23,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.user_failures import DeadLetters, failure_of
+from samzapy.container.errors.user_failures import DeadLetters, failure_of, in_step
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
@@ -155,7 +155,8 @@ class Recovery:
             return
         self._next_line[kind] = now + LOG_S
         more = self._left_out.pop(kind, 0)
-        where = f"{stage.value} of {'no input' if self.input is None else self.input.position}"
+        about = "no input" if self.input is None else self.input.position
+        where = f"{stage.value} of {about}{in_step(failure)}"
         logger.warning(
             "%s: %s failed, %s: %s: %s%s",
             self._task_name,

@@ -59,6 +59,11 @@ def one_line(cause: BaseException) -> str:
     return sendable(" ".join(str(cause).split())[:LONGEST_LINE])
 
 
+def in_step(cause: BaseException) -> str:
+    """` in step 'x' (map)` for an exception of a pipeline's step, which has that as a note."""
+    return "".join(f" {note}" for note in getattr(cause, "__notes__", ()) if note.startswith("in step "))
+
+
 def user_failure(error: BaseException) -> UserFailure | None:
     """The failure of the user's code, or of a message, that `error` is about; None if it is about something else."""
     call = error.call if isinstance(error, SamzapyError) else None
@@ -186,6 +191,6 @@ def task_failed(
     messages of the call, as in `FailedCall`."""
     line = user_line(cause)
     at = f" ({line})" if line else ""
-    failure = TaskFailed(f"{task_name}: {where} failed: {type(cause).__name__}: {one_line(cause)}{at}")
+    failure = TaskFailed(f"{task_name}: {where}{in_step(cause)} failed: {type(cause).__name__}: {one_line(cause)}{at}")
     failure.call = FailedCall(task_name, where, span)
     return failure
