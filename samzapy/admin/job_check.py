@@ -22,9 +22,10 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.guarantee_warnings import GuaranteeWarning, weak_copies
 from samzapy.config.job import JobConfig, checkpoint_stream
-from samzapy.config.loader import with_inputs
+from samzapy.config.loader import with_every_partition, with_inputs
 from samzapy.config.reading.keys import Reader
 from samzapy.config.stores import StoreConfig
+from samzapy.config.streams.stream import EVERY
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.errors import (
@@ -85,13 +86,19 @@ def inputs_now(config: JobConfig) -> FoundInputs:
 
 
 def resolved(config: JobConfig) -> JobConfig:
-    """The job with the streams in place of its patterns; a job without patterns is returned unchanged. Raises as
-    `inputs_now`, and ConfigError for a pattern that matches nothing."""
-    if not config.task.patterns:
+    """The job with the streams in place of its patterns, and the partitions in place of `#*`; a job without either is
+    returned unchanged. Raises as `inputs_now`, ConfigError for a pattern that matches nothing, and UnknownStream."""
+    if config.task.patterns:
+        found = inputs_now(config)
+        check_found(config, found)
+        config = with_inputs(config, found.by_pattern)
+    every = {ssp.system_stream for ssp in config.task.broadcast_inputs if ssp.partition == EVERY}
+    if not every:
         return config
-    found = inputs_now(config)
-    check_found(config, found)
-    return with_inputs(config, found.by_pattern)
+    with closing(job_clients(config, "inputs")) as clients:
+        streams = KnownStreams(clients)
+        streams.fetch(every)
+        return with_every_partition(config, {stream: existing(stream, streams).partitions for stream in every})
 
 
 def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream, int]:

@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
-from samzapy.api.stream import SystemStream
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemSettings
 from samzapy.config.checkpoint import parse_state_checkpoint
 from samzapy.config.job import (
@@ -33,6 +33,7 @@ from samzapy.config.stores.changelogs import check_sourced, parse_source
 from samzapy.config.stores.store import parse_stores
 from samzapy.config.streams.serdes import check_serde, parse_serdes, with_schema_files
 from samzapy.config.streams.stream import (
+    EVERY,
     StreamConfig,
     StreamKeys,
     StreamNames,
@@ -95,6 +96,17 @@ def with_inputs(config: JobConfig, matches: Mapping[InputPattern, Iterable[Syste
         raw=loaded.raw,
         resolved=loaded.resolved,
     )
+
+
+def with_every_partition(config: JobConfig, counts: Mapping[SystemStream, int]) -> JobConfig:
+    """The job with the partitions of the streams that `task.broadcast.inputs` names as `#*`, also in the file that
+    containers get. `counts`: their numbers of partitions."""
+    named = [ssp for ssp in config.task.broadcast_inputs if ssp.partition != EVERY]
+    ssps = {*named, *(SystemStreamPartition(*stream, number) for stream in counts for number in range(counts[stream]))}
+    keys = {"task.broadcast.inputs": ",".join(f"{ssp.system_stream}#{ssp.partition}" for ssp in sorted(ssps))}
+    loaded = load_job({**config.raw, **keys})
+    task = replace(config.task, broadcast_inputs=frozenset(ssps))
+    return replace(config, task=task, raw=loaded.raw, resolved=loaded.resolved)
 
 
 def as_read(config: JobConfig, stream: SystemStream) -> JobConfig:

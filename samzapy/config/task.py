@@ -117,7 +117,7 @@ class TaskConfig:
     inputs: tuple[SystemStream, ...] = key(_INPUTS, ENTRIES, (), shown="required")
     """The streams to read: `system.stream`, a stream's id, or a regular expression for names, as `system.orders-.*`."""
     broadcast_inputs: frozenset[SystemStreamPartition] = key(_BROADCAST, NAMED_LIST, frozenset(), shown="-")
-    """Partitions that every task reads, such as `system.stream#3` or `system.stream#[0-2]`."""
+    """Partitions that every task reads, such as `system.stream#3`, `system.stream#[0-2]` or all: `system.stream#*`."""
     window_ms: int = key("task.window.ms", integer(), -1)
     """Milliseconds between calls of `window`. <= 0: never."""
     commit_ms: int = key(
@@ -234,7 +234,7 @@ def _broadcast(reader: Reader, names: StreamNames) -> frozenset[SystemStreamPart
     for entry in reader.value(TaskConfig, "broadcast_inputs"):
         named = parse_partitions(entry)
         if named is None:
-            reader.problem(_BROADCAST, "expected system.stream#3 or system.stream#[0-2]", entry)
+            reader.problem(_BROADCAST, "expected system.stream#3, system.stream#[0-2] or system.stream#*", entry)
         else:
             partitions |= names.find_partitions(reader, _BROADCAST, entry, *named)
     return frozenset(partitions)

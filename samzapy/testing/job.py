@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from samzapy.admin.job_check import resolved
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -338,6 +339,7 @@ class Workbench:
             raise
         try:
             self.streams.create_inputs(partitions)
+            self.job = resolved(self.job)
         except BaseException:
             self.close()
             raise

@@ -97,11 +97,12 @@ def _look_around(config: JobConfig, code: JobCode) -> tuple[JobModel | None, tup
 
     Raises the errors about inputs, changelogs and serdes.
     """
-    from samzapy.admin.job_check import NotReachable, look_around
+    from samzapy.admin.job_check import NotReachable, look_around, resolved
+    from samzapy.errors import RetriableError, Unreachable
 
     try:
-        return look_around(config, warn, code)
-    except NotReachable as error:
+        return look_around(resolved(config), warn, code)
+    except (NotReachable, RetriableError, Unreachable) as error:
         warn(f"the job model is left out: {error}")
         return None, ()
 

@@ -133,7 +133,9 @@ class StreamKeys:
 #: The keys below `streams.ID.` that only identify the stream.
 NAMING = frozenset({"samza.system", "samza.physical.name"})
 
-_PARTITIONS = re.compile(r"(.+)#(?:(\d{1,6})|\[(\d{1,6})-(\d{1,6})\])", re.ASCII)
+#: The number that stands for all partitions of a stream, until a start has asked how many there are.
+EVERY = -1
+_PARTITIONS = re.compile(r"(.+)#(?:(\d{1,6})|\[(\d{1,6})-(\d{1,6})\]|\*)", re.ASCII)
 _OLDER = re.compile(r"systems\.([^.]+)\.streams\.(.+?)\.samza\..+")
 
 
@@ -224,11 +226,13 @@ def _placeholders(stream: SystemStream, stream_id: str | None) -> dict[str, str]
 
 
 def parse_partitions(text: str) -> tuple[str, range] | None:
-    """The stream's name and the partition numbers of `stream#3` or `stream#[0-2]`; None if it is not of that form."""
+    """The stream's name and the partition numbers of `stream#3`, `stream#[0-2]` or `stream#*` (`EVERY`); None if it is
+    not of that form."""
     match = _PARTITIONS.fullmatch(text)
     if match is None:
         return None
-    return match[1], range(int(match[2] or match[3]), int(match[2] or match[4]) + 1)
+    first, last = match[2] or match[3] or EVERY, match[2] or match[4] or EVERY
+    return match[1], range(int(first), int(last) + 1)
 
 
 def check_system(reader: Reader, key: str, system: str, systems: Iterable[str]) -> None:

@@ -34,10 +34,10 @@ def test_an_input_on_an_unknown_system_names_the_known_ones(problems):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("kafka.a", "expected system.stream#3 or system.stream#[0-2]"),
-        ("kafka.a#x", "expected system.stream#3 or system.stream#[0-2]"),
+        ("kafka.a", "expected system.stream#3, system.stream#[0-2] or system.stream#*"),
+        ("kafka.a#x", "expected system.stream#3, system.stream#[0-2] or system.stream#*"),
         ("kafka.a#[2-0]", "partition range 2-0 is empty"),
-        ("kafka.a#[0-99999999999]", "expected system.stream#3 or system.stream#[0-2]"),
+        ("kafka.a#[0-99999999999]", "expected system.stream#3, system.stream#[0-2] or system.stream#*"),
     ],
 )
 def test_a_malformed_broadcast_input_is_refused(problems, given, message):

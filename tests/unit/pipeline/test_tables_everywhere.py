@@ -1,0 +1,40 @@
+"""A table that each task has whole."""
+
+import pytest
+
+from samzapy.config.loader import load_job, with_every_partition
+from samzapy.errors import ConfigError
+from samzapy.pipeline import Pipeline
+from samzapy.testing.pipeline import PipelineDriver
+
+
+def joining():
+    pipeline = Pipeline("orders")
+    products = pipeline.table("shop.products", everywhere=True)
+    orders = pipeline.stream("shop.orders")
+    orders.join(products, lambda order, row: [order["id"], row["name"]], on=lambda order: order["product"]).to(
+        "shop.out"
+    )
+    return pipeline
+
+
+def test_each_task_finds_rows_of_all_partitions():
+    with PipelineDriver(joining(), partitions={"products": 3, "orders": 2}) as driver:
+        for number in range(6):
+            driver.send("products", {"name": f"n{number}"}, key=f"p{number}", partition=number % 3)
+        for number in range(6):
+            driver.send("orders", {"id": number, "product": f"p{number}"}, partition=number % 2)
+        assert sorted(driver.outputs("out").messages) == [[number, f"n{number}"] for number in range(6)]
+
+
+def test_all_partitions_are_written_out_for_containers():
+    job = load_job({**joining().plan.keys({}), "task.class": "a:B"})
+    (stream,) = {ssp.system_stream for ssp in job.task.broadcast_inputs}
+    resolved = with_every_partition(job, {stream: 3})
+    assert load_job(resolved.raw).task.broadcast_inputs == resolved.task.broadcast_inputs
+    assert sorted(map(str, resolved.task.broadcast_inputs)) == [f"shop.products[{number}]" for number in range(3)]
+
+
+def test_a_broadcast_entry_of_no_form_names_the_forms():
+    with pytest.raises(ConfigError, match=r"expected system.stream#3, system.stream#\[0-2\] or system.stream#\*"):
+        load_job({**joining().plan.keys({}), "task.class": "a:B", "task.broadcast.inputs": "shop.products#x"})
