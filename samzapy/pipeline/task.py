@@ -5,8 +5,9 @@
 1. A batch goes through all steps up to the next stream, within one call.
 2. Every `task.window.ms` the event time of each partition goes the same way: windows and joins advance, and a `Through`
    sends a watermark to every partition of its stream. Nothing older follows it.
-3. When all partitions that a step's messages come from have ended, the step finishes, and a `Through` sends the end.
-   The reader's partition has ended when all tasks have sent theirs: so ends go through all stages of a bounded run.
+3. When all partitions that a step's messages come from have ended, the step finishes. The task commits, and only then
+   its `Through` sends the end: nothing before the end is ever sent again behind it. The reader's partition has ended when
+   all tasks have sent theirs: so ends go through all stages of a bounded run.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
         self._clocks = [opening.clocks[clock_of(step)] for step in plan.steps if clock_of(step) in opening.clocks]
         self._event_time: Callable[[Any], int | None] = context.task.event_time
         self._ended: set[SystemStreamPartition] = set()
+        #: The newest time that each `Through` has sent.
         self._announced: dict[Step, int] = {}
+        self._ending: list[Through] = []
 
     def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Pass a batch through the steps."""
@@ -62,6 +65,15 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
         """Pass event time through the steps."""
         self._opening.collector = collector
         self._advance()
+        if self._ending:
+            for through in self._ending:
+                collector.send_control(through.stream, EndOfStream())
+            self._ending.clear()
+            # Readers of transactions see the ends only now.
+            coordinator.commit()
+        # A task has no partition of an input with fewer partitions than others: what comes of it ends at once.
+        if self._end():
+            coordinator.commit()
 
     def on_timer(self, key: Any, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Call the step that has set the timer."""
@@ -76,20 +88,26 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
         self._opening.collector = collector
         self._ended.add(ssp)
         self._advance()
-        for clock in self._clocks:
-            if not clock.ended and self._has_ended(clock.step):
-                clock.ended = True
-                clock.finish()
-                self._ended.add(clock_of(clock.step))
-        for through in self._throughs:
-            if self._has_ended(through) and self._announced.get(through) != _END:
-                self._announced[through] = _END
-                collector.send_control(through.stream, EndOfStream())
+        if self._end():
+            coordinator.commit()
 
     def close(self) -> None:
         """Release what the steps hold."""
         for close in self._opening.closers:
             close()
+
+    def _end(self) -> bool:
+        """Finish the steps whose inputs have ended, and let the next `window` send their ends; returns whether there
+        are any."""
+        for clock in self._clocks:
+            if not clock.ended and self._has_ended(clock.step):
+                clock.ended = True
+                clock.finish()
+                self._ended.add(clock_of(clock.step))
+        ended = [each for each in self._throughs if self._announced.get(each) != _END and self._has_ended(each)]
+        self._announced |= dict.fromkeys(ended, _END)
+        self._ending += ended
+        return bool(self._ending)
 
     def _has_ended(self, step: Step) -> bool:
         origins = self._opening.origins
@@ -116,7 +134,7 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
         inputs = [origin for origin in origins if origin.system != OF_STEP]
         if inputs:
             times.append(self._event_time(inputs))
-        return None if None in times else min(times)  # type: ignore[type-var]
+        return None if not times or None in times else min(times)  # type: ignore[type-var]
 
     def _check_steps(self, context: Context) -> None:
         """Compare the steps with those of the job's earlier runs, and remember them."""
