@@ -1,5 +1,6 @@
 """Outputs of a class that would not come back as they were sent are refused at the send."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import pytest
@@ -68,6 +69,30 @@ def test_readback_of_outputs_takes_samples_after_the_first(task):
 
         with pytest.raises(SerdeError, match=r"\$\.left: int 6 was written, int 5 is read"):
             send_many()
+
+
+@dataclass
+class Counted:
+    number: int
+
+    def __post_init__(self):
+        counts["made"] += 1
+
+
+counts = Counter()
+
+
+class SendingMany(BatchTask):
+    def process_batch(self, batch, collector, coordinator):
+        collector.send_batch(OUT, None, [Counted(number) for number in batch.messages])
+
+
+def test_readback_of_large_batches_takes_samples_only():
+    counts.clear()
+    with TaskTestDriver(SendingMany, job("Counted")) as driver:
+        for _ in range(3):
+            driver.send_batch("in", None, list(range(EVERY)))
+        assert counts["made"] <= 3 * EVERY + FIRST + 3
 
 
 class Keyed(StreamTask):
