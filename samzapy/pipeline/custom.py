@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, ClassVar
 
 from samzapy.api.event_time import TimerClock
@@ -67,26 +68,30 @@ class Process(Step):
         handle = Handle(task.context.get_store(self.name), timers, self.name)
         function, on_timer = self.function, self.on_timer
 
-        def flush(ssp: Any, offset: int) -> None:
+        def flush(ssp: Any, offsets: Sequence[int]) -> None:
             sent, handle.sent = handle.sent, []
             if sent:
                 keys, messages, times = zip(*sent, strict=True)
-                emit(Batch(ssp, [offset] * len(sent), keys, messages, times))
+                emit(Batch(ssp, offsets, keys, messages, times))
 
         def receive(batch: Batch) -> None:
+            # An earlier call may have failed.
+            handle.sent = []
+            offsets: list[int] = []
             for offset, key, message, time_ms in zip(
                 batch.offsets, batch.keys, batch.messages, batch.timestamps, strict=True
             ):
-                handle.key, handle.time_ms, handle.sent = key, time_ms, []
+                handle.key, handle.time_ms = key, time_ms
                 if (returned := function(message, handle)) is not None:
                     raise TypeError(f"process '{self.name}' returned {returned!r:.100}: send it with handle.send")
-                flush(batch.ssp, offset)
+                offsets += repeat(offset, len(handle.sent) - len(offsets))
+            flush(batch.ssp, offsets)
 
         def fire(key: Any, time_ms: int) -> None:
             assert on_timer is not None
             handle.key, handle.time_ms, handle.sent = key, time_ms, []
             on_timer(handle)
-            flush(min(task.origins[self]), -1)
+            flush(min(task.origins[self]), [-1] * len(handle.sent))
 
         task.timers[self.name] = self.guarded(fire)
         return [receive]
