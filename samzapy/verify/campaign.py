@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,13 +36,6 @@ class Plan:
     def own_seed(self) -> str:
         """A different seed for each scenario of a command."""
         return f"{self.seed}/{self.scenario}"
-
-    @property
-    def options(self) -> list[str]:
-        """The command line's options for this scenario alone."""
-        named = {"guarantee": self.guarantee.value, "scenario": self.scenario, "events": self.events}
-        options = {**named, "kills": self.faults, "seed": self.seed}
-        return [part for name, value in options.items() for part in (f"--{name}", str(value))]
 
 
 def plans(guarantee: Guarantee, events: int, kills: int, scenarios: Sequence[str], seed: int) -> tuple[Plan, ...]:
@@ -107,7 +99,6 @@ class Row:
             "guarantee": self.plan.guarantee.value,
             "job": self.job,
             "seed": self.plan.seed,
-            "command": shlex.join(["samzapy", "verify", *self.plan.options]),
             "events": self.plan.events,
             "faults": len(self.struck),
             "schedule": [str(fault) for fault in self.struck],

@@ -178,9 +178,10 @@ class Streams:
         until(done, lambda: answer[0], _LONGEST_SILENCE_S, self._clock)
 
 
-def streams_of(name: str) -> list[str]:
-    """Every stream of a verification with this name."""
-    return [f"{name}-in", f"{name}-out", checkpoint_topic(name, "1"), *(changelog(name, store) for store in STORES)]
+def streams_of(name: str, job: Mapping[str, str]) -> list[str]:
+    """Every stream of the verification with this name and job file."""
+    named = [*job["task.inputs"].split(","), *(value for key, value in job.items() if key.endswith(".changelog"))]
+    return [f"{name}-out", checkpoint_topic(name, "1"), *(stream.partition(".")[2] for stream in named)]
 
 
 def collect(streams: Streams, name: str, watched: list[Record], state: Path | None) -> Evidence:

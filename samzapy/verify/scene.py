@@ -50,7 +50,7 @@ class Feeder:
         seed: str,
     ) -> None:
         self._producer = producer
-        self._stream = stream
+        self.stream = stream
         self._events = events
         self._burst = burst
         self._chance = random.Random(f"{seed}/bursts")
@@ -74,8 +74,7 @@ class Feeder:
         accept an event, which says nothing about the job."""
         if isinstance(self._failure, ProducerError):
             raise EnvironmentFailure(
-                f"the events could not be written to {self._stream}, so nothing about the job is proven: "
-                f"{self._failure}"
+                f"the events could not be written to {self.stream}, so nothing about the job is proven: {self._failure}"
             ) from self._failure
         if self._failure is not None:
             raise self._failure
@@ -109,7 +108,7 @@ class Feeder:
             key, value = event.encode()
             partition = partition_of(key, len(ends))
             ends[partition] += 1
-            batch.append(OutgoingRecord(self._stream, key, value, partition))
+            batch.append(OutgoingRecord(self.stream, key, value, partition))
         self._producer.send(batch)
         self._producer.flush()
         self.ends = tuple(ends)
@@ -319,7 +318,7 @@ class Scene:
         if status is None:
             return False
         self._started = True
-        positions = _positions(status)
+        positions = self._positions(status)
         return len(positions) == len(ends) and all(positions[n] >= end for n, end in enumerate(ends))
 
     def fed(self, number: int) -> None:
@@ -376,9 +375,10 @@ class Scene:
         if status is None:
             return f"the job says: {self.run.last_words}"
         phases = ", ".join(f"{c['id']} {c['state']}/{c['phase']}" for c in status["containers"])
-        return f"containers {phases}; positions {_positions(status)}; the job says: {self.run.last_words}"
+        return f"containers {phases}; positions {self._positions(status)}; the job says: {self.run.last_words}"
 
-
-def _positions(status: dict[str, Any]) -> dict[int, int]:
-    positions = [item for container in status["containers"] for item in container["positions"].items()]
-    return {int(ssp.rpartition("[")[2].rstrip("]")): offset for ssp, offset in positions}
+    def _positions(self, status: dict[str, Any]) -> dict[int, int]:
+        """Those of the input, by partition."""
+        named = [item for container in status["containers"] for item in container["positions"].items()]
+        split = [(*ssp.rstrip("]").rpartition("["), offset) for ssp, offset in named]
+        return {int(number): offset for stream, _, number, offset in split if stream.endswith(f".{self.feeder.stream}")}

@@ -17,7 +17,7 @@ from samzapy.devkafka import DevBroker
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.java import SPARK, find_java
 from samzapy.runner.spark.master import Master
-from samzapy.verify.workload import OUTPUT_KEY, STORES
+from samzapy.verify.workload import OUTPUT_KEY, STORES, TASKS, accounts
 
 
 class Kind(Enum):
@@ -179,6 +179,11 @@ class Target:
         return lines
 
     @property
+    def is_pipeline(self) -> bool:
+        """Whether the job has two stages: an input that was processed may still be between them."""
+        return self.overrides.get("task.class") == TASKS["pipeline"]
+
+    @property
     def may_stop_runs(self) -> bool:
         """Whether a whole run may be stopped beside another: the file of the local system could stay locked."""
         return self.system == "kafka"
@@ -222,11 +227,12 @@ def job_properties(target: Target, guarantee: Guarantee, name: str, folder: Path
         for key, value in {**_STORE, "changelog": f"{system}.{changelog(name, store)}"}.items()
     }
     return {
+        "task.inputs": f"{system}.{name}-in",
+        **(accounts(name, system).plan.keys({}) if target.is_pipeline else {}),
         "job.name": name,
         "job.container.count": str(target.containers),
         "job.default.system": system,
         "job.spark.master": target.master,
-        "task.inputs": f"{system}.{name}-in",
         "task.guarantee": guarantee.value,
         OUTPUT_KEY: f"{system}.{name}-out",
         f"systems.{system}.samza.factory": system,

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelop
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import InitableTask, StreamTask
+from samzapy.pipeline import Handle, Pipeline
+from samzapy.pipeline.task import PipelineTask
 
 KEYS = 1_000
 EXPONENT = 1.1
@@ -78,8 +81,7 @@ def events(count: int, seed: str) -> Iterator[Event]:
     for first in range(0, count, _CHUNK):
         keys = chance.choices(names, cum_weights=weights, k=min(_CHUNK, count - first))
         for number, key in enumerate(keys, first):
-            closes = chance.random() < CLOSING
-            yield Event(number, key, None if closes else chance.randint(1, _LARGEST))
+            yield Event(number, key, None if chance.random() < CLOSING else chance.randint(1, _LARGEST))
 
 
 _M = 0x5BD1E995
@@ -110,65 +112,60 @@ def partition_of(key: bytes, partitions: int) -> int:
 OUTPUT_KEY = "verify.output"
 
 
-class AccountsTask(StreamTask, InitableTask):
+class _Accounts(InitableTask):
     """Keeps sum, count and chain of each account, and echoes every id with the sum and the count it led to."""
-
-    _sums: KeyValueStore[str, int]
-    _counts: KeyValueStore[str, int]
-    _chains: KeyValueStore[str, list[object]]
-
-    def init(self, context: Context) -> None:
-        self._sums = context.get_store("sum")
-        self._counts = context.get_store("count")
-        self._chains = context.get_store("chain")
-        self._output = SystemStream.parse(context.job.config[OUTPUT_KEY])
-
-    def process(
-        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
-        key, event = envelope.key, envelope.message
-        number, delta = event["id"], event["delta"]
-        if delta is None:
-            total = count = 0
-            self._sums.delete(key)
-            self._counts.delete(key)
-            self._chains.delete(key)
-        else:
-            total = (self._sums.get(key) or 0) + delta
-            count = (self._counts.get(key) or 0) + 1
-            self._sums.put(key, total)
-            self._counts.put(key, count)
-            self._chains.put(key, _linked(self._chains.get(key), number))
-        echo = {"id": number, "sum": total, "count": count}
-        collector.send(OutgoingMessageEnvelope(self._output, echo, key))
-
-
-class AccountsBatchTask(BatchTask[str, dict[str, Any]], InitableTask):
-    """Like AccountsTask, a batch at a time: each store is read once and written once for it."""
 
     def init(self, context: Context) -> None:
         self._stores: list[KeyValueStore[str, Any]] = [context.get_store(name) for name in STORES]
         self._output = SystemStream.parse(context.job.config[OUTPUT_KEY])
 
+
+class AccountsTask(_Accounts, StreamTask):
+    """The accounts, message by message."""
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        key, event = envelope.key, envelope.message
+        after = _after(event, [store.get(key) for store in self._stores])
+        for store, value in zip(self._stores, after, strict=True):
+            if value is None:
+                store.delete(key)
+            else:
+                store.put(key, value)
+        collector.send(OutgoingMessageEnvelope(self._output, _echo(event, after), key))
+
+
+class AccountsBatchTask(_Accounts, BatchTask[str, dict[str, Any]]):
+    """The accounts, a batch at a time: each store is read once and written once for it."""
+
     def process_batch(
         self, batch: MessageBatch[str, dict[str, Any]], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
         keys = set(batch.keys)
-        sums, counts, chains = kept = [dict(store.get_all(keys)) for store in self._stores]
+        kept = [dict(store.get_all(keys)) for store in self._stores]
         echoes = []
         for key, event in zip(batch.keys, batch.messages, strict=True):
-            number, delta = event["id"], event["delta"]
-            if delta is None:
-                sums[key] = counts[key] = chains[key] = None
-            else:
-                sums[key] = (sums[key] or 0) + delta
-                counts[key] = (counts[key] or 0) + 1
-                chains[key] = _linked(chains[key], number)
-            echoes.append({"id": number, "sum": sums[key] or 0, "count": counts[key] or 0})
+            after = _after(event, [values[key] for values in kept])
+            for values, value in zip(kept, after, strict=True):
+                values[key] = value
+            echoes.append(_echo(event, after))
         for store, entries in zip(self._stores, kept, strict=True):
             store.put_all({key: value for key, value in entries.items() if value is not None})
             store.delete_all([key for key, value in entries.items() if value is None])
         collector.send_batch(self._output, batch.keys, echoes, inputs=batch.offsets)
+
+
+def _after(event: dict[str, Any], kept: Sequence[Any]) -> Sequence[Any]:
+    """Sum, count and chain of an account after an event; None for each of a closed one."""
+    if event["delta"] is None:
+        return (None, None, None)
+    total, count, chain = kept
+    return ((total or 0) + event["delta"], (count or 0) + 1, _linked(chain, event["id"]))
+
+
+def _echo(event: dict[str, Any], after: Sequence[Any]) -> dict[str, Any]:
+    return {"id": event["id"], "sum": after[0] or 0, "count": after[1] or 0}
 
 
 def _linked(kept: list[Any] | None, number: int) -> list[object]:
@@ -178,8 +175,48 @@ def _linked(kept: list[Any] | None, number: int) -> list[object]:
     return [digest, length, list(tail)]
 
 
+def accounts(name: str, system: str) -> Pipeline:
+    """The accounts in two stages: events are counted under another key, in other partitions, and come back."""
+    pipeline = Pipeline(name)
+    (
+        pipeline.stream(f"{system}.{name}-in")
+        .key_by(_turned, name="away")
+        .process(partial(_folded, "count", lambda count, _: (count or 0) + 1), name="number")
+        .key_by(_turned, name="back")
+        .process(partial(_folded, "count", lambda _, event: event["count"]), name="count")
+        .process(partial(_folded, "sum", lambda total, event: (total or 0) + event["delta"]), name="sum")
+        .process(partial(_folded, "chain", lambda chain, event: _linked(chain, event["id"])), name="chain")
+        .map(lambda event: {field: event[field] for field in ("id", "sum", "count")})
+        .to(f"{system}.{name}-out")
+    )
+    return pipeline
+
+
+def _turned(key: str, _: Any) -> str:
+    return key[::-1]
+
+
+def _folded(field: str, add: Callable[[Any, dict[str, Any]], Any], event: dict[str, Any], handle: Handle) -> None:
+    """Keep what `add` makes of the key's value, and pass it on as a field; it is 0 for a closed account."""
+    value = 0 if event["delta"] is None else add(handle.state.get(handle.key), event)
+    if event["delta"] is None:
+        handle.state.delete(handle.key)
+    else:
+        handle.state.put(handle.key, value)
+    handle.send({**event, field: value})
+
+
+class AccountsPipelineTask(PipelineTask):
+    """Runs `accounts`, of the job's name and system."""
+
+    def init(self, context: Context) -> None:
+        config = context.job.config
+        type(self).plan = accounts(config["job.name"], config["job.default.system"]).plan
+        super().init(context)
+
+
 #: The task by `samzapy verify --task`.
 TASKS = {
     kind: f"{task.__module__}:{task.__name__}"
-    for kind, task in (("message", AccountsTask), ("batch", AccountsBatchTask))
+    for kind, task in (("message", AccountsTask), ("batch", AccountsBatchTask), ("pipeline", AccountsPipelineTask))
 }

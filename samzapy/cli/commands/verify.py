@@ -90,6 +90,8 @@ class Verification:
         """The target, not started yet. Raises click's error, ConfigError."""
         if self.bootstrap is not None and self.system != "kafka":
             raise click.UsageError("--bootstrap is for --system kafka")
+        if self.task == "pipeline" and (self.soak is not None or set(self.guarantees) - {Guarantee.EXACTLY_ONCE.value}):
+            raise click.UsageError("--task pipeline has two stages: only exactly-once keeps state and outputs exact")
         own = self.system == "kafka" and self.bootstrap is None
         broker = DevBroker(folder / "kafka", tied=True) if own else None
         size = (self.partitions, self.containers)
@@ -207,7 +209,7 @@ def _count(name: str, least: int, default: int, text: str) -> Callable[[Callable
 @click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Repeatable; default: all possible ones.")
 @click.option("--seed", type=click.IntRange(0), help="The seed of events, faults and their times; default: a new one.")
 @click.option("--soak", type=Number(1), metavar="SECONDS", help="Run random scenarios for this time.")
-@click.option("--task", type=click.Choice(["message", "batch"]), default="message", show_default=True, help="Its kind.")
+@click.option("--task", type=click.Choice(list(TASKS)), default="message", show_default=True, help="Its kind.")
 @OVERRIDES
 @click.option("--folder", type=FILE, help="The parent of the folder of logs and state; default: temporary files.")
 @click.option("--json", "as_json", type=FILE, help="Also write the rows to this file.")

@@ -132,9 +132,10 @@ def test_a_run_without_bugs_keeps_its_promise_to_the_letter(run):
     assert all(whole.dumps[store][partition].entries for store in STORES for partition in range(whole.partitions))
 
 
-def test_a_batch_task_keeps_the_same_promise(tmp_path):
-    _, whole = half_and_whole(EFO, tmp_path, "batch")
-    verdict = judge(whole, EFO, EVENTS)
+@pytest.mark.parametrize(("task", "guarantee"), [("batch", EFO), ("pipeline", EO)])
+def test_a_task_of_another_kind_keeps_the_same_promise(tmp_path, task, guarantee):
+    _, whole = half_and_whole(guarantee, tmp_path, task)
+    verdict = judge(whole, guarantee, EVENTS)
     assert verdict.findings == ()
     assert len(whole.outputs) == EVENTS
 
