@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -28,11 +28,13 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
+from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.views import LONGEST, Inspector
 from samzapy.coordinator.views import Record as Shown
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, UnknownStream
 from samzapy.job.files import TemporaryFolder
 from samzapy.job.planner import changelog_partitions
+from samzapy.pipeline.task import PipelineTask
 from samzapy.serializers import as_json, serde_registry
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult
 from samzapy.storage.inspection import (
@@ -266,6 +268,11 @@ class JobInspector(Inspector):
         self._clock = clock
         self.stores = sorted(store.name for store in config.changelogs.values())
         self.streams = sorted({str(stream) for stream in config.task.inputs})
+
+    @property
+    def steps(self) -> Sequence[Mapping[str, object]]:
+        task_class = load_task_class(self._config.task.task_class)
+        return task_class.plan.picture if issubclass(task_class, PipelineTask) else ()
 
     def entries(self, store: str, key: str) -> Sequence[Shown]:
         if store not in self.stores:

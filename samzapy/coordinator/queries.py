@@ -220,6 +220,10 @@ class StoreQueries(Inspector):
         """The routes below `/stores`."""
         return [Route(path, self._store if "{" in path else self._index) for path in _PATHS]
 
+    @property
+    def steps(self) -> Sequence[Mapping[str, object]]:
+        return self._messages.steps
+
     def entries(self, store: str, key: str) -> Sequence[Record]:
         text = self._texts.get(store)
         if text is None:

@@ -51,8 +51,6 @@ from samzapy.version import VERSION
 PACE_S = 2.0
 #: The most characters of a key or a value that are shown, and of a part of a question.
 LONGEST, LONGEST_QUESTION = 65_536, 4_000
-
-
 #: The views that need no token. A probe gets one phrase; the page says more.
 PROBES = ("/healthz", "/readyz")
 
@@ -74,6 +72,11 @@ class Inspector(ABC):
     stores: Sequence[str]
     streams: Sequence[str]
     about_stores: str
+
+    @property
+    def steps(self) -> Sequence[Mapping[str, object]]:
+        """The steps of a pipeline, for its picture."""
+        return ()
 
     @abstractmethod
     def entries(self, store: str, key: str) -> Sequence[Record]:
@@ -145,12 +148,8 @@ class _Page:
         return encode({**status.to_json(), "page": self._extras(status)})
 
     def _extras(self, status: JobStatus) -> dict[str, Any]:
-        inspector = self._inspector
-        records = (
-            {}
-            if inspector is None
-            else {"stores": inspector.stores, "streams": inspector.streams, "about_stores": inspector.about_stores}
-        )
+        names = ("stores", "streams", "about_stores", "steps")
+        records = {} if self._inspector is None else {name: getattr(self._inspector, name) for name in names}
         hosts = {item.id: host for item in status.everyone if (host := self._host_of(item.id))}
         return {"hosts": hosts, "tasks": self._tasks, "counts": COUNTS, **records}
 

@@ -138,6 +138,22 @@ class Plan:
             lines.append(f"  {step.name:<28} {step.describe():<44} {way:<8} <- {parents or 'input'}{stores}")
         return "\n".join(lines)
 
+    @property
+    def picture(self) -> list[dict[str, object]]:
+        """The steps as plain values, for a picture: `name`, `kind`, `about` (a line), the names of `inputs` and
+        `stores`, and the `stream` that the step reads or writes, empty if there is none."""
+        return [
+            {
+                "name": step.name,
+                "kind": step.kind,
+                "about": step.describe(),
+                "inputs": [parent.name for parent in step.inputs],
+                "stream": str(getattr(step, "stream", "")),
+                "stores": list(step.stores),
+            }
+            for step in self.steps
+        ]
+
 
 def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
     """The steps, each after its inputs."""

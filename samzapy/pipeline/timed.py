@@ -51,7 +51,7 @@ class Windows(Step):
         return f"{self.kind} {self.definition.name} {self.fold.name}"
 
     def describe(self) -> str:
-        return f"{self.kind} {self.definition.name}: {self.fold.name}"
+        return f"{self.definition.name}: {self.fold.name}"
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         port = task.port(self, 0)

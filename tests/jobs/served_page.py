@@ -15,6 +15,7 @@ METRICS = {"store.counts.hits": 3, "store.counts.misses": 1, "store.counts.estim
 
 class OneKey(Inspector):
     stores, streams, about_stores = ("counts",), ("kafka.in",), "Of its containers."
+    steps = ()
 
     def entries(self, store, key):
         if key == "wrong":

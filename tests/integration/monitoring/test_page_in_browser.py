@@ -9,12 +9,13 @@ from importlib.resources import files
 
 import pytest
 from jobs.job_status import container, failed_job, job
-from jobs.served_page import Shown, served_page
+from jobs.served_page import OneKey, Shown, served_page
 
 from samzapy.coordinator import views
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import PartitionLag
 from samzapy.job.planner import JobModel
+from samzapy.pipeline import Pipeline, Tumbling, field
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
@@ -32,15 +33,19 @@ QUIET = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PIPELINE = Pipeline("page-views")
+VIEWS = PIPELINE.stream("kafka.page-views").join(PIPELINE.table("kafka.users"), how="left").key_by(field("page"))
+VIEWS.window(Tumbling("1m")).count().to("kafka.page-view-counts")
+VIEWS.filter(lambda view: view["bot"]).to("kafka.bots")
 LARGE = job(*(container(number, 5_000, range(number * 20, number * 20 + 20), lag=number) for number in range(50)))
 
 
 class ServedPage:
-    def __init__(self, opened, status):
-        self._shown = Shown(status, JobSpec(JobModel(()), {}))
-        self._page = ExitStack()
+    def __init__(self, opened, status, steps=()):
+        self._shown, inspector = Shown(status, JobSpec(JobModel(()), {})), OneKey()
+        self._page, inspector.steps = ExitStack(), steps
         opened.callback(self._page.close)
-        self.address = self._page.enter_context(served_page(self._shown))
+        self.address = self._page.enter_context(served_page(self._shown, inspector))
         self.show, self.close = partial(setattr, self._shown, "shown"), self._page.close
 
 
@@ -128,6 +133,22 @@ def test_a_stale_lag_is_a_dash_with_its_age(served, look):
     assert stale.locator("[data-label=End]").inner_text() == "\u2013"
     assert stale.locator("[data-label=Lag]").inner_text() == "\u2013 for 1 min"
     assert "\u2013 for 1 min" in tab.inner_text("#containers")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_steps_of_a_pipeline_are_drawn_with_their_lags(served, look, width):
+    lags = {"kafka.page-views[0]": 12_345, "kafka.page-views-by-page[0]": 3, "kafka.page-views-by-page[1]": 4}
+    reader = container(0, 5, lags={name: PartitionLag(5, 5 + lag, lag, 0) for name, lag in lags.items()})
+    tab = look(served(job(reader), PIPELINE.plan.picture).address, width)
+    tab.locator("#steps svg").wait_for()
+    texts = tab.locator("#steps svg text").all_text_contents()
+    assert "by-page-window" in texts
+    assert not [text for text in texts if text in {"by-page-out", "by-page-in"}]
+    assert texts[texts.index("page-views-by-pagekafka.page-views-by-page") + 1] == "0 msg/s \u00b7 lag 7"
+    assert tab.locator("#steps path.stream").count() == 1
+    assert tab.locator("#steps .behind").all_text_contents() == ["0 msg/s \u00b7 lag 12,345"]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert axe.Axe().run(tab).violations_count == 0
 
 
 @pytest.mark.slow
