@@ -8,6 +8,7 @@ from rigs.numbered_stream import Streams
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
+from samzapy.container.event_time.control_messages import is_control
 from samzapy.pipeline import Pipeline
 
 
@@ -35,11 +36,14 @@ class Surroundings:
         producer.close()
 
     def read(self, stream: str) -> list[tuple[str, Any]]:
-        """The committed keys and messages."""
+        """The committed keys and messages, without those that control the stages."""
+        batches = list(self._streams.read(stream))
+        headers = [each for batch in batches for each in batch.headers or [None] * len(batch.offsets)]
+        pairs = [pair for batch in batches for pair in zip(batch.keys, batch.values, strict=True)]
         return [
-            (key.decode(), json.loads(value))
-            for batch in self._streams.read(stream)
-            for key, value in zip(batch.keys, batch.values, strict=True)
+            ((key or b"").decode(), json.loads(value))
+            for (key, value), about in zip(pairs, headers, strict=True)
+            if not is_control(about)
         ]
 
     def extent(self, stream: str) -> dict[int, tuple[int, int]]:
@@ -58,10 +62,11 @@ def counting(name: str, stages: int, system: str = "shop") -> Pipeline:
     pipeline = Pipeline(name)
     counts = pipeline.stream(f"{system}.{name}-in").key_by(lambda view: view["page"]).count()
     if stages == 3:
-        counts = counts.changes().map(lambda page, count: {"page": page, "count": count}).key_by(_letter).count()
+        counts = counts.changes().map(lambda page, count: {"page": page, "count": count}).key_by(letter).count()
     counts.to(f"{system}.{name}-out")
     return pipeline
 
 
-def _letter(row: dict[str, Any]) -> str:
+def letter(row: dict[str, Any]) -> str:
+    """The first letter of the page."""
     return str(row["page"])[0]

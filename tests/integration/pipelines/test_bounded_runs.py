@@ -1,0 +1,72 @@
+"""Runs of pipelines to the end of their inputs, in several containers: each ends by itself, when all is processed."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from rigs.job_process import JobProcess
+from rigs.pipeline_rig import Surroundings, counting, totals
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(400)]
+
+TESTS = Path(__file__).parents[2]
+PARTITIONS = 3
+
+
+class Scene:
+    """A pipeline in two containers, and its streams."""
+
+    def __init__(self, folder, name, stages, guarantee, system="shop", **keys):
+        self._folder, self._name, self._stages = folder, name, stages
+        pipeline = counting(name, stages, system)
+        self._counting = f"{name}:{stages}:{system}"
+        self._keys = {
+            "job.container.count": "2",
+            "job.spark.master": "local[2,8]",
+            "job.logged.store.base.dir": str(folder / "state"),
+            "task.guarantee": guarantee,
+            **keys,
+        }
+        self._around = Surroundings(pipeline, {f"{name}-in": PARTITIONS, f"{name}-out": 2}, **self._keys)
+        self._sent = Counter()
+
+    def write(self, count):
+        pages = [f"{'xyz'[number % 3]}{number % 7}" for number in range(count)]
+        self._sent.update(pages)
+        self._around.write(f"{self._name}-in", [{"page": page} for page in pages])
+
+    def run(self, fatal=""):
+        """Run to the end; `fatal`: the step and number of the commit at which a container dies."""
+        mark = self._folder / f"died-at-{fatal}"
+        environ = {"PYTHONPATH": f"{TESTS}:{TESTS / 'jobs'}", "COUNTING": self._counting}
+        environ |= {"FATAL": f"{fatal}:{mark}"} if fatal else {}
+        options = [f"--config={key}={value}" for key, value in self._keys.items()]
+        job = JobProcess(self._folder, "counting_pipeline:pipeline", "--until-end", *options, **environ)
+        try:
+            assert job.wait(120) == 0, job.errors
+        finally:
+            job.close()
+        assert mark.exists() == bool(fatal)
+
+    def check(self):
+        """Everything that was sent through a stream of the job is in the results."""
+        first = Counter(key for key, _ in self._around.read(f"{self._name}-by-page"))
+        if self._keys["task.guarantee"] == "exactly-once":
+            assert first == self._sent
+        assert first >= self._sent
+        if self._stages == 2:
+            assert totals(self._around.read(f"{self._name}-out")) == first
+            return
+        second = Counter(key for key, _ in self._around.read(f"{self._name}-by-letter"))
+        assert totals(self._around.read(f"{self._name}-out")) == second
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("stages", [2, 3])
+def test_runs_end_when_all_is_processed_and_through_kills(tmp_path, stages, guarantee):
+    path = {"systems.shop.path": str(tmp_path / "local.db")}
+    scene = Scene(tmp_path, "counting", stages, guarantee, **path)
+    for fatal in ("", "", "commit.1:1", "commit.5:2", "commit.1:3", "commit.6:3"):
+        scene.write(500)
+        scene.run(fatal)
+        scene.check()
