@@ -23,7 +23,13 @@ from samzapy.pipeline.tables import TableStore
 from samzapy.pipeline.timed import Joiner
 from samzapy.serializers.typed import json_form
 
-_BETWEEN = "\0"
+#: The foreign key of rows without one, in a left join.
+_NOBODY = "\0"
+
+
+def _prefix(foreign: str) -> str:
+    """What the names of the rows under a foreign key begin with, and no other's."""
+    return f"{len(foreign)}:{foreign}"
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ class ByForeignKey(Step):
     kind: ClassVar[str] = "foreign-key"
     table: TableStore
     on: Callable[[Any], Any]
+    inner: bool
     is_batched = False
 
     @property
@@ -56,11 +63,13 @@ class ByForeignKey(Step):
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         versions, befores = task.context.get_store(self.name), task.befores_of(self.table)
-        on, form = self.on, _form_of(self.table.value_type)
+        on, inner, form = self.on, self.inner, _form_of(self.table.value_type)
 
         def key_of(row: Any) -> str | None:
-            key = None if row is None else on(row)
-            return None if key is None else str(key)
+            if row is None:
+                return None
+            key = on(row)
+            return (None if inner else _NOBODY) if key is None else str(key)
 
         def receive(batch: Batch) -> None:
             held = versions.get_all(dict.fromkeys(batch.keys))
@@ -113,15 +122,17 @@ class Subscriptions(Step):
             rows = rights.get_all(dict.fromkeys(batch.keys))
             places, keys, messages = [], [], []
             for place, (foreign, change) in enumerate(zip(batch.keys, batch.messages, strict=True)):
-                name = f"{foreign}{_BETWEEN}{change['key']}"
-                if change["row"] is None:
+                name, version, row = _prefix(foreign) + change["key"], change["version"], change["row"]
+                if row is None:
                     kept.delete(name)
                     if not change["gone"]:
                         continue
-                    result = {"version": change["version"], "result": None}
+                    result = {"version": version, "result": None}
                 else:
-                    kept.put(name, [change["version"], change["row"]])
-                    result = answer(change["version"], change["row"], rows[foreign])
+                    kept.put(name, [version, row])
+                    result = answer(version, row, rows[foreign])
+                    if result["result"] is None and version == 1:
+                        continue  # nothing was there before
                 places.append(place)
                 keys.append(change["key"])
                 messages.append(result)
@@ -131,10 +142,11 @@ class Subscriptions(Step):
         def change(batch: Batch) -> None:
             places, keys, messages = [], [], []
             for place, (foreign, right) in enumerate(zip(batch.keys, batch.messages, strict=True)):
-                with kept.prefix(f"{foreign}{_BETWEEN}") as subscribed:
+                prefix = _prefix(foreign)
+                with kept.prefix(prefix) as subscribed:
                     for name, (version, row) in subscribed:
                         places.append(place)
-                        keys.append(name.split(_BETWEEN, 1)[1])
+                        keys.append(name[len(prefix) :])
                         messages.append(answer(version, row, right))
             if places:
                 emit(with_columns(picked(batch, places), keys=keys, messages=messages))

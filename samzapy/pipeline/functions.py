@@ -6,6 +6,7 @@ is a function of the content that a batch evaluates without a call per message.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from itertools import repeat
@@ -106,6 +107,15 @@ def of_batch(function: Callable[..., Any]) -> OfBatch:
 def wants_key(function: Callable[..., Any]) -> bool:
     """Whether a function gets the key and the content, and not the content alone."""
     return not takes(function, 1) and takes(function, 2)
+
+
+def returned_by(function: Callable[..., Any]) -> Any:
+    """The class that a function's annotation names; None for none, and for builtins."""
+    try:
+        found = inspect.get_annotations(function, eval_str=True).get("return")
+    except Exception:  # noqa: BLE001  # a name that does not exist here
+        return None
+    return found if isinstance(found, type) and found.__module__ != "builtins" else None
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any
@@ -19,7 +18,7 @@ from samzapy.operators.windows.windows import Emission
 from samzapy.pipeline.aggregates import Aggregate, Named, Part, Reduced
 from samzapy.pipeline.custom import Deduplicate, Handle, Lookups, Process
 from samzapy.pipeline.foreign import Answers, ByForeignKey, Subscriptions
-from samzapy.pipeline.functions import name_of
+from samzapy.pipeline.functions import name_of, returned_by
 from samzapy.pipeline.plan import Plan, check_name, in_order
 from samzapy.pipeline.stateless import Filter, FlatMap, KeyBy, Map, Merge, Peek, Source, Through, To, ToSink
 from samzapy.pipeline.step import Step
@@ -165,7 +164,7 @@ class Stream(_Flow):
     def map(self, function: Callable[..., Any], value_type: Any = None) -> Stream:
         """`function` of each message, under the same key. `value_type`: the class of the results; by default the one
         that the function's annotation names."""
-        kind = value_type if value_type is not None else _returned(function)
+        kind = value_type if value_type is not None else returned_by(function)
         return self.then(Map(inputs=(self.step,), function=function, value_type=kind))
 
     def map_values(self, function: Callable[..., Any], value_type: Any = None) -> Stream:
@@ -373,7 +372,8 @@ class Windowed:
     def late(self) -> Stream:
         """The messages that came too late for all of their windows. Before the aggregation."""
         pipeline, path = self._stream.pipeline, self._stream.path
-        self._late = pipeline.add(Late(value_type=self._stream.step.value_type), f"{path}-late")
+        source = self._stream.step  # until the windows stand
+        self._late = pipeline.add(Late(inputs=(source,), value_type=source.value_type), f"{path}-late")
         return Stream(pipeline, self._late, path)
 
     def count(self) -> Stream:
@@ -422,7 +422,7 @@ class Table(_Flow):
 
     def map_values(self, function: Callable[..., Any], value_type: Any = None) -> Table:
         """`function` of each row."""
-        kind = value_type if value_type is not None else _returned(function)
+        kind = value_type if value_type is not None else returned_by(function)
         step = TableMap(inputs=(self.step,), function=function, value_type=kind)
         return Table(self.pipeline, self.pipeline.add(step, f"{self.path}-map"), f"{self.path}-map")
 
@@ -448,8 +448,8 @@ class Table(_Flow):
         self, other: Table, joiner: Joiner, how: str, on: Callable[[Any], Any], name: str
     ) -> Table:
         pipeline, left, right = self.pipeline, self.stored(), other.stored()
-        path = name or f"{self.path}-join-{other.path}"
-        by_key = pipeline.add(ByForeignKey(inputs=(left,), table=left, on=on), path)
+        path, inner = name or f"{self.path}-join-{other.path}", _sides(how) != (True, False)
+        by_key = pipeline.add(ByForeignKey(inputs=(left,), table=left, on=on, inner=inner), path)
         sent = Stream(pipeline, by_key, path).through(f"{path}-subscriptions")
         kept = pipeline.add(
             Subscriptions(
@@ -457,7 +457,7 @@ class Table(_Flow):
                 joiner=joiner,
                 left_type=left.value_type,
                 right=right,
-                inner=_sides(how) != (True, False),
+                inner=inner,
             ),
             f"{path}-rows",
         )
@@ -489,12 +489,3 @@ def _system_of(step: Step) -> str:
     while not isinstance(step, Source):
         step = step.inputs[0]
     return step.stream.system
-
-
-def _returned(function: Callable[..., Any]) -> Any:
-    """The class that a function's annotation names; None for none, and for builtins."""
-    try:
-        found = inspect.get_annotations(function, eval_str=True).get("return")
-    except Exception:  # noqa: BLE001  # a name that does not exist here
-        return None
-    return found if isinstance(found, type) and found.__module__ != "builtins" else None

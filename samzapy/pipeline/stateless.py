@@ -33,22 +33,26 @@ class Source(Step):
         return self.everywhere
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        time = None if self.time is None else of_batch(self.time)
+        time, latest = None if self.time is None else of_batch(self.time), task.times
+        if time is not None:
+            latest |= dict.fromkeys(task.origins[self])
+
+        def at_its_times(batch: Batch) -> Batch:
+            assert time is not None
+            times = time(batch)
+            latest[batch.ssp] = max(latest[batch.ssp] or 0, *times)
+            return Batch(batch.ssp, batch.offsets, batch.keys, batch.messages, times, batch.headers)
 
         def receive(batch: Batch) -> None:
             if not self.nulls:
                 batch = without_nulls(batch)
             if batch:
-                emit(batch if time is None else _at_times(batch, time(batch)))
+                emit(batch if time is None else at_its_times(batch))
 
         return [receive]
 
     def describe(self) -> str:
         return f"{self.kind} {self.stream}"
-
-
-def _at_times(batch: Batch, times: Sequence[int]) -> Batch:
-    return Batch(batch.ssp, batch.offsets, batch.keys, batch.messages, times, batch.headers)
 
 
 @dataclass(eq=False, kw_only=True)

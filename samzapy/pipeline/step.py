@@ -187,6 +187,8 @@ class Opening:
         self.clocks: dict[SystemStreamPartition, Timed] = {}
         #: From a partition with watermarks to those who follow them, under the name that they have for it.
         self.followers: dict[SystemStreamPartition, list[Callable[[int], None]]] = {}
+        #: The latest event time of partitions whose sources find it in the messages; None before the first one.
+        self.times: dict[SystemStreamPartition, int | None] = {}
         self.timers: dict[str, Callable[[Any, int], None]] = {}
         self.closers: list[Callable[[], object]] = []
         self._befores: dict[Step, list[Any]] = {}

@@ -130,8 +130,10 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
 
     def _time_of(self, origins: Any) -> int | None:
         """The event time that none of these partitions goes back behind; None if it is not known yet."""
-        times: list[int | None] = [self._opening.clocks[origin].mark for origin in origins if origin.system == OF_STEP]
-        inputs = [origin for origin in origins if origin.system != OF_STEP]
+        clocks, own = self._opening.clocks, self._opening.times
+        times: list[int | None] = [clocks[origin].mark for origin in origins if origin.system == OF_STEP]
+        times += [own[origin] for origin in origins if origin in own and origin not in self._ended]
+        inputs = [origin for origin in origins if origin.system != OF_STEP and origin not in own]
         if inputs:
             times.append(self._event_time(inputs))
         return None if not times or None in times else min(times)  # type: ignore[type-var]

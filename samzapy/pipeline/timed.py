@@ -117,6 +117,7 @@ class Late(Step):
     """The messages that came too late for all of the windows of its input."""
 
     kind: ClassVar[str] = "late"
+    has_positions = False
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         return [ignore]  # the windows emit for it

@@ -1,0 +1,126 @@
+"""Programs with windows, as the documentation of Kafka Streams has them. Times are seconds behind START."""
+
+from samzapy.pipeline import Count, Hopping, OnChange, Pipeline, Sessions, Sliding, Sum, Tumbling
+
+START = 1_700_000_040_000
+
+
+def spans(results, value="count"):
+    """(start, end, value) of each result, in seconds behind START."""
+    return [((each["start"] - START) // 1000, (each["end"] - START) // 1000, each[value]) for each in results]
+
+
+def test_tumbling_windows_close_once_with_late_messages_in_grace(run):
+    pipeline = Pipeline("p")
+    windows = pipeline.stream("kafka.in").window(Tumbling("10s", grace="5s"))
+    windows.late().to("kafka.late")
+    windows.count().to("kafka.out")
+    flow = run(pipeline)
+    for n, second in enumerate((1, 9, 12, 8)):  # the last one is out of order, and within the grace
+        flow.send("in", "a", n, second)
+    flow.pass_time(16, "in")
+    assert spans(flow.by_key("out")["a"]) == [(0, 10, 3)]
+    flow.send("in", "a", 9, 7)  # its window has closed
+    flow.pass_time(40, "in")
+    assert spans(flow.by_key("out")["a"]) == [(0, 10, 3), (10, 20, 1)]
+    assert flow.by_key("late") == {"a": [9]}
+
+
+def test_late_messages_are_a_stream_for_any_further_step(run):
+    pipeline = Pipeline("p")
+    windows = pipeline.stream("kafka.in").window(Tumbling("10s"))
+    windows.late().key_by(lambda key, _: key).count().to("kafka.late")
+    windows.count().to("kafka.out")
+    flow = run(pipeline)
+    flow.pass_time(30, "in")
+    flow.send("in", "a", 1, 1)
+    flow.send("in", "a", 1, 2)
+    flow.settle()
+    assert flow.by_key("late") == {"a": [1, 2]}
+
+
+def test_hopping_windows_have_each_message_several_times(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").window(Hopping("10s", "5s")).aggregate(sum=Sum()).to("kafka.out")
+    flow = run(pipeline)
+    flow.send("in", "a", 1, 3)
+    flow.send("in", "a", 2, 7)
+    flow.pass_time(60, "in")
+    assert spans(flow.by_key("out")["a"], "sum") == [(-5, 5, 1), (0, 10, 3), (5, 15, 2)]
+
+
+def test_sessions_merge_when_a_message_joins_them(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").window(Sessions("10s", grace="20s")).count().to("kafka.out")
+    flow = run(pipeline)
+    for second in (0, 15, 9, 40):  # 9 joins the sessions of 0 and 15
+        flow.send("in", "a", 1, second)
+    flow.pass_time(100, "in")
+    assert [(start, count) for start, _, count in spans(flow.by_key("out")["a"])] == [(0, 3), (40, 1)]
+
+
+def test_sliding_windows_end_with_each_message(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").window(Sliding("10s")).aggregate(n=Count()).to("kafka.out")
+    flow = run(pipeline)
+    for second in (8, 12):
+        flow.send("in", "a", 1, second)
+    flow.pass_time(60, "in")
+    assert [each["n"] for each in flow.by_key("out")["a"]] == [1, 2]
+
+
+def test_results_on_change_follow_each_message(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").window(Tumbling("10s"), emit=OnChange()).count().to("kafka.out")
+    flow = run(pipeline)
+    flow.send("in", "a", 1, 1)
+    flow.send("in", "a", 1, 2)
+    flow.settle()
+    assert [each["count"] for each in flow.by_key("out")["a"]] == [1, 2]
+
+
+def test_reduce_of_a_window_gives_its_value(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").window(Tumbling("10s")).reduce(max).to("kafka.out")
+    flow = run(pipeline)
+    for n in (3, 7, 5):
+        flow.send("in", "a", n, n)
+    flow.pass_time(30, "in")
+    assert spans(flow.by_key("out")["a"], "value") == [(0, 10, 7)]
+
+
+def test_windows_of_window_results_follow_their_time(run):
+    pipeline = Pipeline("p")
+    counts = pipeline.stream("kafka.in").window(Tumbling("10s")).count()
+    counts.key_by(lambda result: result["key"][0]).window(Tumbling("1m")).aggregate(
+        total=Sum(lambda result: result["count"])
+    ).to("kafka.out")
+    flow = run(pipeline)
+    for key, second in (("a1", 1), ("a2", 2), ("a1", 15), ("a2", 55), ("a1", 70)):
+        flow.send("in", key, 1, second)
+    flow.pass_time(200, "in")
+    flow.pass_time(300, "in")
+    assert spans(flow.by_key("out")["a"], "total") == [(0, 60, 4), (60, 120, 1)]
+
+
+def test_the_event_time_of_a_field_decides_about_the_window(run):
+    pipeline = Pipeline("p")
+    views = pipeline.stream("kafka.in", time=lambda n: START + n * 1000)
+    views.window(Tumbling("10s")).count().to("kafka.out")
+    flow = run(pipeline)
+    for second in (5, 15):
+        flow.send("in", "a", second, 1_000)
+    flow.pass_time(0, "in", message=50)
+    assert spans(flow.by_key("out")["a"]) == [(0, 10, 1), (10, 20, 1)]
+
+
+def test_a_key_by_a_field_keeps_the_event_time_of_another(run):
+    pipeline = Pipeline("p")
+    views = pipeline.stream("kafka.in", time=lambda n: START + n * 1000)
+    views.key_by(lambda key, _: key[:1]).window(Tumbling("10s")).count().to("kafka.out")
+    flow = run(pipeline)
+    for key, second in (("a1", 5), ("a2", 6), ("a1", 15)):
+        flow.send("in", key, second, 1_000)
+    flow.pass_time(0, "in", message=50)
+    flow.pass_time(0, "in", message=60)
+    assert spans(flow.by_key("out")["a"]) == [(0, 10, 2), (10, 20, 1)]
