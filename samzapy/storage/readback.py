@@ -141,10 +141,8 @@ class Proof:
     def __call__(self, value: Any) -> bytes:
         """The bytes of `value`. Raises ChangedOutput, and as `encode`."""
         data = self.encode(value)
-        if self.left <= 0:
-            return data  # the rest of a batch
         self.left -= 1
-        if self.left == 0:
+        if self.left <= 0:
             self._done()
         fault = self.back.fault(value, data) if self.back.due(value) else None
         if fault is not None:

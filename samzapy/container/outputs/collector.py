@@ -356,6 +356,8 @@ def _column(
     """The converted values, each as `keep` gives it; None stays None."""
     if given is None:
         return None
+    if type(convert) is Proof and 0 < (left := convert.left) < len(given):
+        return [*(_column(given[:left], convert, keep) or ()), *(_column(given[left:], convert.encode, keep) or ())]
     # Not `map`: a StopIteration of a serde would end it silently.
     if keep is None:
         return [None if each is None else convert(each) for each in given]
