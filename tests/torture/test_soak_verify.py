@@ -9,6 +9,7 @@ from rigs.verify_process import verify
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 EXACT = {"lost": 0, "duplicated": 0, "reordered": 0, "mismatches": 0}
+COUNTED = ("events", "faults", "lost", "duplicated", "mismatches")
 PROMISED = {
     "at-most-once": EXACT.keys() - {"lost"},
     "at-least-once": EXACT.keys() - {"duplicated"},
@@ -27,6 +28,20 @@ def test_a_guarantee_is_kept_under_a_mixture_of_all_faults(tmp_path, guarantee):
     (row,) = found.rows
     assert row["faults"] == 4
     assert {name: row[name] for name in PROMISED[guarantee]} == dict.fromkeys(PROMISED[guarantee], 0)
+
+
+@pytest.mark.parametrize(("system", "scenario"), [("kafka", "mixed"), ("local", "driver")])
+def test_a_pipeline_of_two_stages_loses_and_doubles_nothing(tmp_path, outcome, system, scenario):
+    found = verify(
+        tmp_path, "--task", "pipeline", "--system", system, "--scenario", scenario,
+        "--events", "8000", "--kills", "4", "--seed", "11",
+    )  # fmt: skip
+    assert found.code == 0, f"{found.output}\n{found.errors}"
+    (row,) = found.rows
+    outcome(
+        "SIGKILL of a pipeline of two stages", guarantee="exactly-once", system=system,
+        recovery_s=max(row["recovery_s"]), **{name: row[name] for name in COUNTED},
+    )  # fmt: skip
 
 
 def test_a_soak_draws_rounds_until_its_time_is_over_and_prints_totals(tmp_path):
