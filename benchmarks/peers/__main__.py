@@ -18,7 +18,7 @@ from rich.console import Console
 
 from benchmarks.kafka import Kafka, broker
 from benchmarks.peers.catalog import PEERS, Peer
-from benchmarks.peers.launchers import KEYED_COUNT, PASS_THROUGH, PeerUnavailable, Settings
+from benchmarks.peers.launchers import KEYED_COUNT, PASS_THROUGH, REPARTITIONED, PeerUnavailable, Settings
 from benchmarks.peers.report import markdown, plot, rows, table
 from benchmarks.peers.running import measure
 from benchmarks.reporting.results import RESULTS, circumstances
@@ -27,7 +27,7 @@ from samzapy.bench.measuring import Measurement, MeasurementFailed
 from samzapy.errors import SamzapyError
 
 EVENTS, COMMIT_MS, REPEATS = 1_000_000, 10_000, 5
-WORKLOADS = (KEYED_COUNT, PASS_THROUGH)
+WORKLOADS = (KEYED_COUNT, PASS_THROUGH, REPARTITIONED)
 WIDTH = 170
 Repeats = dict[str, dict[str, list[Measurement]]]
 
@@ -72,7 +72,10 @@ def _measured(
     peers: Sequence[Peer], options: argparse.Namespace, kafka: Kafka, topic: str, skipped: dict[str, str], say: Any
 ) -> Repeats:
     """All peers once, then again. One that fails is left out of its workload, with its reason in `skipped`."""
-    found: Repeats = {workload: {peer.label: [] for peer in peers} for workload in options.workload or WORKLOADS}
+    found: Repeats = {
+        workload: {peer.label: [] for peer in peers if workload in peer.keeps}
+        for workload in options.workload or WORKLOADS
+    }
     for number in range(1, options.repeats + 1):
         for workload, by_peer in found.items():
             for peer in [each for each in peers if each.label in by_peer]:

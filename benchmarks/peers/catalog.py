@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarks.peers.launchers import KEYED_COUNT, PASS_THROUGH, Launcher, MavenPeer, PythonPeer, SamzapyPeer
+from benchmarks.peers.launchers import (
+    KEYED_COUNT,
+    PASS_THROUGH,
+    REPARTITIONED,
+    Launcher,
+    MavenPeer,
+    PythonPeer,
+    SamzapyPeer,
+)
 
 _FLINK = tuple(
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
@@ -19,7 +27,8 @@ _FLINK_KEEPS = (
 
 @dataclass(frozen=True)
 class Peer:
-    """`name` and `version` for the table, `keeps` by workload: what it does less or more than samzapy's first row."""
+    """`name` and `version` for the table, `keeps` by workload: what it does less or more than samzapy's first row. It
+    takes part in these workloads."""
 
     name: str
     version: str
@@ -33,17 +42,25 @@ class Peer:
 
 def _samzapy(name: str, keyed_count: str, pass_through: str, keys: Mapping[str, str], does: str) -> Peer:
     tasks = {KEYED_COUNT: keyed_count, PASS_THROUGH: pass_through}
-    return Peer(name, "", SamzapyPeer(tasks, keys), {KEYED_COUNT: does, PASS_THROUGH: does})
+    return Peer(name, "", SamzapyPeer(tasks, keys), _both(does, does))
 
 
-def _both(keyed_count: str, pass_through: str = "") -> Mapping[str, str]:
-    return {KEYED_COUNT: keyed_count, PASS_THROUGH: pass_through}
+def _pipeline(name: str, keys: Mapping[str, str], does: str) -> Peer:
+    return Peer(name, "", SamzapyPeer({REPARTITIONED: "RepartitionedCount"}, keys), {REPARTITIONED: does})
+
+
+def _both(keyed_count: str, pass_through: str = "", repartitioned: str = "") -> Mapping[str, str]:
+    more = {REPARTITIONED: repartitioned} if repartitioned else {}
+    return {KEYED_COUNT: keyed_count, PASS_THROUGH: pass_through, **more}
 
 
 _KSTREAMS = MavenPeer("kstreams.xml", "KafkaStreamsPeer")
 _SQL = MavenPeer("flink.xml", "FlinkSqlPeer", jvm=_FLINK)
 _SAMZA = MavenPeer("samza.xml", "SamzaPeer")
 
+_STREAM = "RocksDB and changelog, through a topic"
+_IN_MEMORY = "state as for keyed-count; messages change places in memory, not through a topic"
+_MINI = "the same, counted in batches of up to 20,000 messages or 2 s"
 _CLASS, _BATCHES = "the same with a class of its own for events", "the same, a batch at a time"
 _TYPES = {f"streams.{{{topic}}}.samza.msg.type": "benchmarks.bare.events:Event" for topic in ("input", "output")}
 
@@ -58,24 +75,26 @@ PEERS: tuple[Peer, ...] = (
     ),
     _samzapy("samzapy, typed", "TypedKeyedCount", "TypedPassThrough", _TYPES, _CLASS),
     _samzapy("samzapy, typed batch", "TypedKeyedCountBatch", "TypedPassThroughBatch", _TYPES, _BATCHES),
+    _pipeline("samzapy, pipeline", {}, "RocksDB and changelog, through a stream; a class of its own for events"),
+    _pipeline("samzapy, pipeline, exactly-once", {"task.guarantee": "exactly-once"}, "the same in transactions"),
     Peer(
         "Kafka Streams",
         _KSTREAMS.version,
         _KSTREAMS,
-        _both("RocksDB and changelog, record cache of 10 MiB; maps by Jackson", "maps by Jackson"),
+        _both("RocksDB and changelog, record cache of 10 MiB; maps by Jackson", "maps by Jackson", _STREAM),
     ),
     Peer(
         "Kafka Streams, typed",
         _KSTREAMS.version,
         MavenPeer("kstreams.xml", "KafkaStreamsPeer", {"typed": "yes"}),
-        _both(_CLASS, "a class of its own for events"),
+        _both(_CLASS, "a class of its own for events", "the same with a class of its own for events"),
     ),
-    Peer("Flink SQL", _SQL.version, _SQL, _both(f"{_FLINK_KEEPS}; typed columns", "typed columns")),
+    Peer("Flink SQL", _SQL.version, _SQL, _both(f"{_FLINK_KEEPS}; typed columns", "typed columns", _IN_MEMORY)),
     Peer(
         "Flink SQL, mini-batches",
         _SQL.version,
         MavenPeer("flink.xml", "FlinkSqlPeer", {"mini-batch": "yes"}, _FLINK),
-        _both("the same, counted in batches of up to 20,000 messages or 2 s", "typed columns; nothing to batch"),
+        _both(_MINI, "typed columns; nothing to batch", f"{_IN_MEMORY}; counted in batches"),
     ),
     Peer(
         "Apache Samza",
@@ -87,7 +106,7 @@ PEERS: tuple[Peer, ...] = (
         "Quix Streams",
         "3.28.1",
         PythonPeer("quix_peer.py", ("quixstreams==3.28.1",)),
-        _both("RocksDB and changelog; dicts by the standard JSON module", "dicts"),
+        _both("RocksDB and changelog; dicts by the standard JSON module", "dicts", _STREAM),
     ),
     Peer(
         "Bytewax",

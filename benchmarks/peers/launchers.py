@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.kafka import CONFIGS
+from benchmarks.workloads.pipelines import keys_of
 from samzapy.devkafka.runtime import cache_folder
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import SPARK, find_java
@@ -25,7 +26,7 @@ from samzapy.java import SPARK, find_java
 PROGRAMS = Path(__file__).parent / "programs"
 JVM = Path(__file__).parent / "jvm"
 _INSTALLED = "installed"
-KEYED_COUNT, PASS_THROUGH = "keyed-count", "pass-through"
+KEYED_COUNT, PASS_THROUGH, REPARTITIONED = "keyed-count", "pass-through", "repartitioned-count"
 
 
 class PeerUnavailable(EnvironmentFailure):
@@ -139,23 +140,27 @@ class SamzapyPeer(Launcher):
 
     def command(self, settings: Settings) -> list[str]:
         servers = "bootstrap.servers"
+        repartitioned = settings.workload == REPARTITIONED
         keys = {
+            **(keys_of(settings.id, f"kafka.{settings.input}", "page") if repartitioned else {}),
             "job.id": settings.id,
             "job.logged.store.base.dir": str(settings.folder),
             f"systems.kafka.consumer.{servers}": settings.bootstrap,
             f"systems.kafka.producer.{servers}": settings.bootstrap,
-            "task.inputs": f"kafka.{settings.input}",
             "task.commit.ms": str(settings.commit_ms),
             "task.class": f"benchmarks.peers.samzapy_tasks:{self.tasks[settings.workload]}",
             "peer.marks": str(settings.marks),
             "peer.events": str(settings.events),
             **{key.format(input=settings.input, output=settings.output): value for key, value in self.keys.items()},
         }
+        if not repartitioned:
+            keys["task.inputs"] = f"kafka.{settings.input}"
         if settings.workload == PASS_THROUGH:
             keys["bench.output"] = f"kafka.{settings.output}"
         else:
             keys["stores.counts.changelog"] = f"kafka.{settings.id}-counts"
-        command = [sys.executable, "-m", "samzapy.bench.child", str(CONFIGS / f"{settings.workload}.properties")]
+        job = CONFIGS / f"{KEYED_COUNT if repartitioned else settings.workload}.properties"
+        command = [sys.executable, "-m", "samzapy.bench.child", str(job)]
         return command + [part for key, value in keys.items() for part in ("--config", f"{key}={value}")]
 
 

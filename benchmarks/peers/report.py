@@ -67,7 +67,7 @@ class Row:
 
 def rows(peers: Sequence[Peer], workload: str, repeats: Mapping[str, Sequence[Measurement]]) -> list[Row]:
     """Those that were measured, in the order of `peers`; `repeats` by label."""
-    base = repeats.get(PEERS[0].label, ())
+    base = next((repeats[peer.label] for peer in PEERS if peer.label in repeats), ())
     found = []
     for peer in peers:
         runs = repeats.get(peer.label, ())

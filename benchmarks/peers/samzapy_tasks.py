@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.programs.run import COMMITTED, FIRST, LAST, mark
+from benchmarks.workloads.pipelines import CountPipelineTask
 from samzapy import (
     BatchTask,
     ClosableTask,
@@ -31,8 +32,9 @@ _number = count(1).__next__
 class _Marking(InitableTask, ClosableTask):
     """Marks the process's first and last message. A container commits before it closes its tasks."""
 
-    #: Messages that all tasks of this process have processed in batches.
+    #: Messages that all tasks of this process have processed in batches, and whether there was a batch.
     done = 0
+    begun = False
 
     def init(self, context: Context) -> None:
         self._marks = Path(context.job.config["peer.marks"])
@@ -44,12 +46,13 @@ class _Marking(InitableTask, ClosableTask):
     def _mark(self, number: int) -> None:
         mark(self._marks, FIRST if number == 1 else LAST)
 
-    def _begin(self) -> None:
+    def _before_batch(self) -> None:
         """Before a batch."""
-        if not _Marking.done:
+        if not _Marking.begun:
+            _Marking.begun = True
             mark(self._marks, FIRST)
 
-    def _end(self, messages: int) -> None:
+    def _after_batch(self, messages: int) -> None:
         """After a batch of so many."""
         _Marking.done += messages
         if _Marking.done >= self._last:
@@ -132,9 +135,29 @@ class TypedKeyedCountBatch(_Marking, BatchTask):
     def process_batch(
         self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        self._begin()
+        self._before_batch()
         self._counts.merge_all(Counter([event.user for event in batch.messages]), operator.add)
-        self._end(len(batch))
+        self._after_batch(len(batch))
+
+
+class RepartitionedCount(_Marking, CountPipelineTask):
+    """The count of events of a class by another field than their key. A message is done behind the repartition."""
+
+    def init(self, context: Context) -> None:
+        super().init(context)
+        CountPipelineTask.init(self, context)
+
+    def process_batch(
+        self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        self._before_batch()
+        super().process_batch(batch, collector, coordinator)
+        if batch.ssp.system_stream in self.plan.own_streams:
+            self._after_batch(len(batch))
+
+    def close(self) -> None:
+        CountPipelineTask.close(self)
+        super().close()
 
 
 class TypedPassThroughBatch(_Marking, BatchTask):
@@ -147,8 +170,8 @@ class TypedPassThroughBatch(_Marking, BatchTask):
     def process_batch(
         self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        self._begin()
+        self._before_batch()
         for event in batch.messages:
             event.seen = True
         collector.send_batch(self._output, batch.keys, batch.messages)
-        self._end(len(batch))
+        self._after_batch(len(batch))

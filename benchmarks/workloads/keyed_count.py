@@ -5,12 +5,14 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from benchmarks.workloads.base import BARE, InManyWays, Way, also_not_compiled, in_both_guarantees
+from benchmarks.workloads.pipelines import keys_of
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import LOCAL, SPARK, Measurement
 
 _CACHE = "stores.counts.object.cache.size"
 _TYPE = {"streams.{input}.samza.msg.type": "benchmarks.bare.events:Event"}
 _TASKS = "samzapy.bench.tasks"
+_PIPELINE = "local.pipeline"
 _WAYS = {
     BARE: Way(),
     "bare.memory": Way({"keep": "memory"}),
@@ -35,6 +37,7 @@ _WAYS = {
         },
         like="bare.batch.keys",
     ),
+    _PIPELINE: Way(like="bare.batch.keys", beside="local.batch.typed"),
     SPARK: Way(runner=SPARK, like=BARE),
 }
 
@@ -70,7 +73,10 @@ class KeyedCount(InManyWays):
 
     def samzapy(self, way: Way) -> Measurement:
         changelog = self._kafka.unique("counts")
+        name = self._kafka.unique("pipeline")
+        pipeline = keys_of(name, f"kafka.{self._input}") if way is self.ways[_PIPELINE] else {}
         overrides = {
+            **pipeline,
             "task.inputs": f"kafka.{self._input}",
             "stores.counts.changelog": f"kafka.{changelog}",
             **way.keys_for(input=self._input),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from quixstreams import Application, State
-from run import COMMITTED, PASS_THROUGH, parsed
+from run import COMMITTED, PASS_THROUGH, REPARTITIONED, parsed
 
 
 def main() -> None:
@@ -35,6 +35,8 @@ def main() -> None:
 
     if run.workload == PASS_THROUGH:
         events.apply(add_field).to_topic(app.topic(run.output, key_serializer="str", value_serializer="json"))
+    elif run.workload == REPARTITIONED:
+        events.update(lambda _: run.begin()).group_by("page").update(count, stateful=True)
     else:
         events.update(count, stateful=True)
     app.run()

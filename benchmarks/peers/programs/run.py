@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FIRST, LAST, COMMITTED = "first", "last", "committed"
-KEYED_COUNT, PASS_THROUGH = "keyed-count", "pass-through"
+KEYED_COUNT, PASS_THROUGH, REPARTITIONED = "keyed-count", "pass-through", "repartitioned-count"
 
 
 @dataclass
@@ -29,11 +29,17 @@ class Run:
     events: int
     commit_ms: int
     done: int = 0
+    begun: bool = False
+
+    def begin(self) -> None:
+        """Call it with the first message, if it is counted later."""
+        if not self.begun:
+            self.begun = True
+            self.mark(FIRST)
 
     def processed(self, count: int = 1) -> bool:
         """Count messages; True when the last one of the run is among them."""
-        if not self.done:
-            self.mark(FIRST)
+        self.begin()
         self.done += count
         if self.done < self.events:
             return False
@@ -55,7 +61,7 @@ def parsed() -> Run:
     parser = argparse.ArgumentParser()
     for name in ("--bootstrap", "--input", "--output", "--id"):
         parser.add_argument(name, required=True)
-    parser.add_argument("--workload", required=True, choices=(KEYED_COUNT, PASS_THROUGH))
+    parser.add_argument("--workload", required=True, choices=(KEYED_COUNT, PASS_THROUGH, REPARTITIONED))
     for name in ("--folder", "--marks"):
         parser.add_argument(name, required=True, type=Path)
     for name in ("--events", "--commit-ms"):

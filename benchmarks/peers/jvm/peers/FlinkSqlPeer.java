@@ -47,9 +47,10 @@ public final class FlinkSqlPeer {
       tables.executeSql(table(run, "seen", run.get("output"), COLUMNS + ", seen BOOLEAN") + ")");
       return "INSERT INTO seen SELECT k, id, PROCESSED(`user`), page, amount, `at`, referrer, TRUE FROM events";
     }
+    String field = run.is("workload", "repartitioned-count") ? "page" : "`user`";
     // Nothing reads the counts: as in the other programs they stay in the state.
     tables.executeSql("CREATE TEMPORARY TABLE counts (`user` STRING, n BIGINT) WITH ('connector'='blackhole')");
-    return "INSERT INTO counts SELECT u, COUNT(*) FROM (SELECT PROCESSED(`user`) AS u FROM events) GROUP BY u";
+    return "INSERT INTO counts SELECT u, COUNT(*) FROM (SELECT PROCESSED(" + field + ") AS u FROM events) GROUP BY u";
   }
 
   private static String table(Run run, String name, String topic, String columns) {

@@ -8,6 +8,7 @@ import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Properties;
+import java.util.function.Function;
 import java.util.function.UnaryOperator;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
@@ -18,6 +19,7 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.state.KeyValueStore;
 
 /** Counts by key in a RocksDB store with its changelog, or adds a field to each event; one thread. */
@@ -40,10 +42,10 @@ public final class KafkaStreamsPeer {
     StreamsBuilder topology = new StreamsBuilder();
     if (run.is("typed", "yes")) {
       Serde<Event> events = json(MAPPER.readerFor(Event.class));
-      build(topology, run, events, KafkaStreamsPeer::seen);
+      build(topology, run, events, KafkaStreamsPeer::seen, event -> event.page);
     } else {
       Serde<Map<String, Object>> maps = json(MAPPER.readerFor(new TypeReference<Map<String, Object>>() {}));
-      build(topology, run, maps, KafkaStreamsPeer::seen);
+      build(topology, run, maps, KafkaStreamsPeer::seen, event -> (String) event.get("page"));
     }
     KafkaStreams streams = new KafkaStreams(topology.build(), settings(run));
     streams.setUncaughtExceptionHandler(
@@ -59,7 +61,8 @@ public final class KafkaStreamsPeer {
     System.exit(0);
   }
 
-  private static <V> void build(StreamsBuilder topology, Run run, Serde<V> values, UnaryOperator<V> change) {
+  private static <V> void build(
+      StreamsBuilder topology, Run run, Serde<V> values, UnaryOperator<V> change, Function<V, String> page) {
     var events = topology.stream(run.get("input"), Consumed.with(Serdes.String(), values));
     if (run.is("workload", "pass-through")) {
       events
@@ -67,6 +70,13 @@ public final class KafkaStreamsPeer {
           .peek((key, value) -> Run.processed())
           .to(run.get("output"), Produced.with(Serdes.String(), values));
       return;
+    }
+    if (run.is("workload", "repartitioned-count")) {
+      events =
+          events
+              .peek((key, value) -> Run.begin())
+              .selectKey((key, value) -> page.apply(value))
+              .repartition(Repartitioned.with(Serdes.String(), values));
     }
     events
         .peek((key, value) -> Run.processed())

@@ -7,6 +7,7 @@ import java.nio.file.StandardOpenOption;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
@@ -16,6 +17,7 @@ import java.util.concurrent.atomic.AtomicLong;
  * <p>The clock is System.nanoTime, which on Linux is the monotonic clock that Python's time.monotonic reads.
  */
 public final class Run {
+  private static final AtomicBoolean BEGUN = new AtomicBoolean();
   private static final AtomicLong DONE = new AtomicLong();
   private static final CountDownLatch ALL = new CountDownLatch(1);
   private static Run current;
@@ -48,12 +50,17 @@ public final class Run {
     return value.equals(options.get(option));
   }
 
-  /** Counts one message; true for the last one of the run. */
-  public static boolean processed() {
-    long done = DONE.incrementAndGet();
-    if (done == 1) {
+  /** Marks the first message, for one that is counted later. */
+  public static void begin() {
+    if (!BEGUN.get() && BEGUN.compareAndSet(false, true)) {
       current.mark("first");
     }
+  }
+
+  /** Counts one message; true for the last one of the run. */
+  public static boolean processed() {
+    begin();
+    long done = DONE.incrementAndGet();
     if (done == current.events) {
       current.mark("last");
       ALL.countDown();
