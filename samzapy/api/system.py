@@ -342,6 +342,15 @@ class BulkAdmin(Protocol):
         """The descriptions of many streams, by name."""
 
 
+@runtime_checkable
+class DeletesRecords(Protocol):
+    """What an admin may add: the removal of records that nobody needs any more."""
+
+    def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
+        """Delete the records before an offset. Raises OffsetOutOfRange behind the end; EnvironmentFailure if it may
+        not."""
+
+
 def create_all(admin: SystemAdmin, specs: Iterable[StreamSpec]) -> set[str]:
     """Create the streams that do not exist, and return their names; in one request if the admin can."""
     if isinstance(admin, BulkAdmin):

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -26,6 +27,8 @@ from samzapy.pipeline.functions import Batch
 from samzapy.pipeline.plan import STEPS, Plan
 from samzapy.pipeline.stateless import Through
 from samzapy.pipeline.step import OF_STEP, Opening, Receive, Step, clock_of
+
+logger = logging.getLogger(__name__)
 
 
 class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask, ClosableTask, PartitionListenerTask):
@@ -139,7 +142,8 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
         return None if not times or None in times else min(times)  # type: ignore[type-var]
 
     def _check_steps(self, context: Context) -> None:
-        """Compare the steps with those of the job's earlier runs, and remember them."""
+        """Compare the steps with those of the job's earlier runs, and remember them. The first task reports steps that
+        have lost or gained their state."""
         wanted = self.plan.signatures
         if not wanted:
             return
@@ -152,8 +156,20 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
                     f"{context.task.task_name}: step '{name}' was '{known[name]}' and is '{wanted[name]}' now: it would "
                     "read the other's state; give the new step another name with name=..."
                 )
-        for name in wanted.keys() - known.keys():
+        lost, gained = sorted(known.keys() - wanted.keys()), sorted(wanted.keys() - known.keys())
+        for name in gained:
             store.put(name, wanted[name])
+        if not known or not any(ssp.partition == 0 for ssp in context.task.ssps):
+            return
+        for name in lost:
+            logger.warning(
+                "Step '%s' (%s) of earlier runs is not in the pipeline: nothing reads its state, which stays in its "
+                "changelog; if the step has another name now, give it this one with name=...",
+                name,
+                known[name],
+            )
+        for name in gained:
+            logger.warning("Step '%s' (%s) is new: it starts without state", name, wanted[name])
 
 
 #: What a `Through` has announced after its end.

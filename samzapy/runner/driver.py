@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, final
 
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
-from samzapy.api.stream import SystemStream
-from samzapy.api.system import StreamDescription
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import DeletesRecords, StreamDescription
 from samzapy.api.task import CopartitionedTask
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
@@ -134,9 +134,37 @@ def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOption
     with OwnershipWatch(ownership, coordinator, checks, options, lambda: inputs.changed) as watch:
         keep_clock(checks, coordinator)
         watch_changelogs(prepared, checks, options.on_event)
+        delete_passed(prepared, checks, options.on_event)
         yield watch
     if inputs.replaced:
         raise EnvironmentFailure(inputs.replaced)
+
+
+def delete_passed(prepared: PreparedJob, checks: Checks, on_event: Callable[[str], None]) -> None:
+    """Delete the records of the streams between steps of the job that all commits have passed. Where that is not
+    allowed, the retention of the streams does it, and a line says so."""
+    config, names = prepared.config, [task.name for task in prepared.model.tasks]
+    own = {stream for stream in config.task.inputs if config.stream(stream).repartition}
+    deleted: dict[SystemStreamPartition, int] = {}
+
+    def check() -> bool:
+        clients, committed = checks.records.clients, checks.records.checkpoints.read(names).values()
+        positions = {ssp: at for each in committed if each is not None for ssp, at in each.input_offsets.items()}
+        for ssp, at in positions.items():
+            admin = clients.admin(ssp.system)
+            if ssp.system_stream in own and at > deleted.get(ssp, 0) and isinstance(admin, DeletesRecords):
+                try:
+                    admin.delete_records(ssp, at)
+                except EnvironmentFailure as refused:
+                    if refused.outage:
+                        raise
+                    on_event(f"warning: records of {ssp} are kept until their retention ends them: {refused}")
+                    return False
+                deleted[ssp] = at
+        return True
+
+    if own and config.task.checkpoint is not None:
+        checks.add(Row("passed records", PACE_S, check, last=check))
 
 
 def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[str], None]) -> None:

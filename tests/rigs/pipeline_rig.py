@@ -9,7 +9,7 @@ from rigs.numbered_stream import Streams
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.container.event_time.control_messages import is_control
-from samzapy.pipeline import Pipeline
+from samzapy.pipeline import Max, Pipeline, field
 
 
 class Surroundings:
@@ -58,11 +58,16 @@ def totals(messages: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def counting(name: str, stages: int, system: str = "shop") -> Pipeline:
-    """Counts per page, and, with a third stage, the pages of each first letter, from `<name>-in` to `<name>-out`."""
+    """Counts per page, and, with a third stage, the largest of those of each first letter, from `<name>-in` to `<name>-out`."""
     pipeline = Pipeline(name)
     counts = pipeline.stream(f"{system}.{name}-in").key_by(lambda view: view["page"]).count()
     if stages == 3:
-        counts = counts.changes().map(lambda page, count: {"page": page, "count": count}).key_by(letter).count()
+        counts = (
+            counts.changes()
+            .map(lambda page, count: {"page": page, "count": count})
+            .key_by(letter)
+            .aggregate(most=Max(field("count")))
+        )
     counts.to(f"{system}.{name}-out")
     return pipeline
 

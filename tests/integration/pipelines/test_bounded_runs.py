@@ -7,7 +7,7 @@ import pytest
 from rigs.job_process import JobProcess
 from rigs.pipeline_rig import Surroundings, counting, totals
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(500)]
 
 TESTS = Path(__file__).parents[2]
 PARTITIONS = 3
@@ -49,16 +49,23 @@ class Scene:
         assert mark.exists() == bool(fatal)
 
     def check(self):
-        """Everything that was sent through a stream of the job is in the results."""
-        first = Counter(key for key, _ in self._around.read(f"{self._name}-by-page"))
+        """All that was sent is in the results, exactly once if the guarantee says so, and nothing between the stages is
+        left."""
+        expected = dict(self._sent)
+        found = totals(self._around.read(f"{self._name}-out"))
+        if self._stages == 3:
+            letters = {page[0] for page in expected}
+            expected = {key: {"most": max(n for page, n in self._sent.items() if page[0] == key)} for key in letters}
         if self._keys["task.guarantee"] == "exactly-once":
-            assert first == self._sent
-        assert first >= self._sent
-        if self._stages == 2:
-            assert totals(self._around.read(f"{self._name}-out")) == first
-            return
-        second = Counter(key for key, _ in self._around.read(f"{self._name}-by-letter"))
-        assert totals(self._around.read(f"{self._name}-out")) == second
+            assert found == expected
+        assert found.keys() == expected.keys()
+        assert all(number_of(found[key]) >= number_of(expected[key]) for key in expected)
+        for between in ["by-page", "by-letter"][: self._stages - 1]:
+            assert self._around.read(f"{self._name}-{between}") == []
+
+
+def number_of(result):
+    return result["most"] if isinstance(result, dict) else result
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
@@ -67,6 +74,19 @@ def test_runs_end_when_all_is_processed_and_through_kills(tmp_path, stages, guar
     path = {"systems.shop.path": str(tmp_path / "local.db")}
     scene = Scene(tmp_path, "counting", stages, guarantee, **path)
     for fatal in ("", "", "commit.1:1", "commit.5:2", "commit.1:3", "commit.6:3"):
+        scene.write(500)
+        scene.run(fatal)
+        scene.check()
+
+
+@pytest.mark.kafka
+def test_runs_on_kafka_end_and_leave_nothing_between_the_stages(tmp_path, kafka):
+    keys = {
+        "systems.kafka.consumer.bootstrap.servers": kafka,
+        "systems.kafka.default.stream.replication.factor": "1",
+    }
+    scene = Scene(tmp_path, "counting-on-kafka", 3, "exactly-once", "kafka", **keys)
+    for fatal in ("", "commit.5:2"):
         scene.write(500)
         scene.run(fatal)
         scene.check()
