@@ -206,8 +206,8 @@ def run(
 ) -> JobOutcome:
     """Run a job until it ends or is stopped: `run("job.properties", until_end=True).status.processed`.
 
-    1. `job`: the path of the job file, its keys as a mapping, or a Pipeline. `task` replaces `task.class`; it may be a class of a
-       notebook or of the script itself. `until_end` stops at the current ends of the inputs.
+    1. `job`: the path of the job file, its keys as a mapping, or a Pipeline. `task` replaces `task.class`; it may be a
+       class of a notebook or of the script itself. `until_end` stops at the current ends of the inputs.
     2. `spark`: the SparkSession (or SparkContext) to run on. The job does not stop it, and its settings stay. None:
        the session of this process or of `spark-submit`, otherwise a new Spark for this run. `runner="local"` runs the
        job in this process, without Spark.

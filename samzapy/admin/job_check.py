@@ -113,8 +113,8 @@ def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream
         description = describe(stream)
         if description is not None and description.partitions != widest:
             raise EnvironmentFailure(
-                f"{stream} connects steps of this job and has {description.partitions} partitions, the widest input has "
-                f"{widest}: give the step another name, which makes a stream of its own"
+                f"{stream} connects steps of this job and has {description.partitions} partitions, the widest input "
+                f"has {widest}: give the step another name, which makes a stream of its own"
             )
         counts[stream] = widest
     for ssp in sorted(config.task.broadcast_inputs):

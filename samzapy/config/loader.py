@@ -56,8 +56,8 @@ def load_job(
     *,
     strict: bool = False,
 ) -> JobConfig:
-    """Load and check the job of a `.properties` file (by path), of flat pairs, or of a pipeline (`module:pipeline`), with
-    `overrides` on top.
+    """Load and check the job of a `.properties` file (by path), of flat pairs, or of a pipeline (`module:pipeline`),
+    with `overrides` on top.
 
     `${env:NAME}` takes variables from `environ` (default: the process's). Unknown keys and keys that are set twice are
     warnings, or problems if `strict`. Reads only the file, and the schemas that it names, and imports the pipeline of

@@ -7,7 +7,8 @@
 
 1. Each change of a left row gets the next version of its key. It goes to the task that has the right row, which keeps
    it under (foreign key, key), and answers with the version.
-2. When a left row changes its foreign key, two tasks answer, in any order. Only the answer to the newest version counts.
+2. When a left row changes its foreign key, two tasks answer, in any order. Only the answer to the newest version
+   counts.
 3. A change of a right row is answered for all rows that are kept under its key.
 """
 

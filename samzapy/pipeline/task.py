@@ -6,8 +6,8 @@
 2. Every `task.window.ms` the event time of each partition goes the same way: windows and joins advance, and a `Through`
    sends a watermark to every partition of its stream. Nothing older follows it.
 3. When all partitions that a step's messages come from have ended, the step finishes. The task commits, and only then
-   its `Through` sends the end: nothing before the end is ever sent again behind it. The reader's partition has ended when
-   all tasks have sent theirs: so ends go through all stages of a bounded run.
+   its `Through` sends the end: nothing before the end is ever sent again behind it. The reader's partition has ended
+   when all tasks have sent theirs: so ends go through all stages of a bounded run.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
         for name in known.keys() & wanted.keys():
             if known[name] != wanted[name]:
                 raise StoreError(
-                    f"{context.task.task_name}: step '{name}' was '{known[name]}' and is '{wanted[name]}' now: it would "
-                    "read the other's state; give the new step another name with name=..."
+                    f"{context.task.task_name}: step '{name}' was '{known[name]}' and is '{wanted[name]}' now: it "
+                    "would read the other's state; give the new step another name with name=..."
                 )
         lost, gained = sorted(known.keys() - wanted.keys()), sorted(wanted.keys() - known.keys())
         for name in gained:

@@ -58,7 +58,8 @@ def totals(messages: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def counting(name: str, stages: int, system: str = "shop") -> Pipeline:
-    """Counts per page, and, with a third stage, the largest of those of each first letter, from `<name>-in` to `<name>-out`."""
+    """Counts per page, and, with a third stage, the largest of those of each first letter, from `<name>-in` to
+    `<name>-out`."""
     pipeline = Pipeline(name)
     counts = pipeline.stream(f"{system}.{name}-in").key_by(lambda view: view["page"]).count()
     if stages == 3:

@@ -85,8 +85,8 @@ class EventClock:
     ) -> None:
         """`offsets` is the task's live map of positions, which the idle rule reads. `clock` measures the silence of a
         source; `idle_ms` <= 0: no source is ever idle. `exact`: the latest time of each run counts, not its last
-        message's. `bound`: of the times that move the clock, by default none. `senders`: how the names of the senders begin that
-        count in a partition, by default all."""
+        message's. `bound`: of the times that move the clock, by default none. `senders`: how the names of the senders
+        begin that count in a partition, by default all."""
         self._counting = dict(senders)
         self._offsets = offsets
         self._clock = clock

@@ -72,7 +72,15 @@ class StartingPositions:
         }
         ids = {stream: self._ids[stream] for ssp in offsets if (stream := ssp.system_stream) in self._ids}
         outdated = checkpoint is not committed
-        return TaskStart(offsets, checkpoint, followed, frozenset(pinned), ids, kept, outdated=outdated)
+        return TaskStart(
+            offsets,
+            checkpoint,
+            followed=followed,
+            pinned=frozenset(pinned),
+            input_ids=ids,
+            leader_epochs=kept,
+            outdated=outdated,
+        )
 
     def _default(self, task: TaskModel, ssp: SystemStreamPartition, checkpoint: Checkpoint | None) -> int:
         stream, goes_back = self._config.stream(ssp.system_stream), self._clients.traits(ssp.system).upcoming_goes_back

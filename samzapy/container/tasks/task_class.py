@@ -23,7 +23,8 @@ _METHODS: dict[type, str] = {AsyncStreamTask: "process_async", BatchTask: "proce
 
 
 def load_task_class(path: str) -> type[AnyTask]:
-    """The user's class, or that of the user's pipeline. Raises ConfigError, for the key `task.class`, when it is not a task that can be made."""
+    """The user's class, or that of the user's pipeline. Raises ConfigError, for the key `task.class`, when it is not a
+    task that can be made."""
     try:
         given = load_name(path)
         found = given.task if isinstance(given, Pipeline) else load_class(path)

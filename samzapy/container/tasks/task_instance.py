@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from inspect import isawaitable, iscoroutine
 from typing import Any, NoReturn
 
@@ -50,6 +50,7 @@ class TaskStart:
 
     offsets: dict[SystemStreamPartition, int]
     checkpoint: Checkpoint | None = None
+    _: KW_ONLY
     followed: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
     pinned: frozenset[SystemStreamPartition] = frozenset()
     input_ids: Mapping[SystemStream, str] = field(default_factory=dict)

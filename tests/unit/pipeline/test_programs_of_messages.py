@@ -1,4 +1,5 @@
-"""Programs without windows, as the documentation of Kafka Streams has them: messages, totals of keys, the user's code."""
+"""Programs without windows, as the documentation of Kafka Streams has them: messages, totals of keys, the user's
+code."""
 
 import pytest
 
