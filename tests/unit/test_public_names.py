@@ -13,6 +13,10 @@ def test_every_public_name_is_there(name):
     assert getattr(samzapy, name) is not None
 
 
+def test_the_field_of_a_message_is_not_that_of_a_dataclass():
+    assert samzapy.field("page")({"page": "/"}) == "/"
+
+
 def test_a_name_that_is_not_public_is_no_attribute():
     with pytest.raises(AttributeError, match="module 'samzapy' has no attribute 'StreamTsk'"):
         samzapy.StreamTsk  # noqa: B018

@@ -38,8 +38,8 @@ _FILES = {
     "gitignore.txt": ".gitignore",
     "pyproject.toml.txt": "pyproject.toml",
 }
-#: The templates that differ for messages with classes.
-_TYPED = {"task.py.txt", "job.properties.txt", "test.py.txt"}
+#: The templates that differ for messages with classes, and for pipelines.
+_OTHERS = {"task.py.txt", "job.properties.txt", "test.py.txt"}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _PARTITIONS = 2
 
@@ -53,21 +53,22 @@ _PARTITIONS = 2
     default=Path(),
     help="The parent folder of the project; default: the current folder.",
 )
-@click.option("--typed", is_flag=True, help="Add classes for the messages and for the values of the store.")
-def init(name: str, parent: Path, *, typed: bool) -> None:
+@click.option("--typed", "kind", flag_value="typed_", help="Add classes for the messages and the values of the store.")
+@click.option("--pipeline", "kind", flag_value="pipeline_", help="Write a pipeline in place of a task, with classes.")
+def init(name: str, parent: Path, kind: str | None) -> None:
     """Create the folder NAME with a task, its job file, its tests and some input.
 
     NAME becomes the task's module: 1 to 40 of a-z 0-9 _, without a _ at the end, and not the name of an installed
     module. The command never overwrites existing files.
     """
-    folder, messages = _create(name, parent, typed=typed)
+    folder, messages = _create(name, parent, kind or "")
     click.echo(f"created {folder}, with {messages} messages in local.{name}-input; now:")
     run, read = f"samzapy run {name}.properties --until-end", f"samzapy topic read local.{name}-counts"
     for command in (f"cd {shlex.quote(str(folder))}", "pytest", run, f"{read} --job {name}.properties"):
         click.echo(f"  {command}")
 
 
-def _create(name: str, parent: Path, *, typed: bool) -> tuple[Path, int]:
+def _create(name: str, parent: Path, kind: str) -> tuple[Path, int]:
     """Make the folder of the project, its streams and its input; returns it, and the number of input messages.
 
     Raises ConfigError for a name that cannot be a module, a job and a part of topic names, or exists already,
@@ -86,7 +87,7 @@ def _create(name: str, parent: Path, *, typed: bool) -> tuple[Path, int]:
     words = {"name": name, "task": f"{name.title().replace('_', '')}Task", "version": VERSION}
     try:
         for template, path in _FILES.items():
-            source = f"typed_{template}" if typed and template in _TYPED else template
+            source = f"{kind}{template}" if template in _OTHERS else template
             text = (files("samzapy.cli") / "templates" / source).read_text("utf-8")
             (folder / Template(path).substitute(words)).write_text(Template(text).substitute(words), "utf-8")
         return folder, _fill_streams(name, folder)
@@ -112,15 +113,14 @@ def _reasons_against(name: str) -> Iterator[str]:
 
 def _installed(name: str) -> bool:
     result = importlib.util.find_spec(name)
-    # A plain folder does not count as a module, although it could be imported as one.
-    return result is not None and result.origin is not None
+    return result is not None and result.origin is not None  # a plain folder does not count as a module
 
 
 def _fill_streams(name: str, folder: Path) -> int:
     """Create and fill the streams in the folder, as the README does by `samzapy topic create` and `samzapy topic
     write`."""
     job = load_job(folder / f"{name}.properties", {"systems.local.path": str(folder / ".samzapy" / "local.db")})
-    (source,) = job.task.inputs
+    source = job.task.inputs[0]
     settings = job.systems[source.system]
     with stream_admin(settings) as admin:
         for stream in (source.stream, f"{name}-counts"):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-import samzapy
-from samzapy import Context, MessageCollector, OutgoingMessageEnvelope, SystemStream, TaskCoordinator
-from samzapy.operators.joins import StreamTableJoin
-
-OUTPUT = SystemStream("events", "customer-orders")
+from samzapy import Pipeline
 
 
 class Customer(msgspec.Struct):
@@ -40,21 +36,11 @@ class CustomerOrder(msgspec.Struct):
     customer: Customer | None
 
 
-class CustomerOrdersTask(samzapy.StreamTask, samzapy.InitableTask, samzapy.CopartitionedTask):
-    """Sends each order with the current row of its customer."""
+def _joined(order: Order, change: Change | None) -> CustomerOrder:
+    return CustomerOrder(order, None if change is None else change.after)
 
-    _customers: StreamTableJoin
 
-    def init(self, context: Context) -> None:
-        orders, table = SystemStream("events", "customers-orders"), SystemStream("events", "customers")
-        self._customers = StreamTableJoin(context, "customers", stream=orders, table=table)
-
-    def process(
-        self, envelope: samzapy.IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
-        if isinstance(envelope.message, Change):
-            envelope = envelope._replace(message=envelope.message.after)
-        joined = self._customers.add(envelope)
-        if joined is not None and envelope.message is not None:
-            order = CustomerOrder(envelope.message, joined.right and joined.right.value)
-            collector.send(OutgoingMessageEnvelope(OUTPUT, order, key=envelope.key))
+#: Sends each order with the current row of its customer.
+pipeline = Pipeline("customer-orders")
+customers = pipeline.table("events.customers", Change)
+pipeline.stream("events.customers-orders", Order).join(customers, _joined, how="left").to("events.customer-orders")

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from samzapy import (
-    Context,
-    IncomingMessageEnvelope,
-    MessageCollector,
-    OutgoingMessageEnvelope,
-    SystemStream,
-    TaskCoordinator,
-)
-from samzapy.operators import DeduplicatingTask
+from samzapy import Pipeline
 
 
 class Order(msgspec.Struct):
@@ -21,25 +13,6 @@ class Order(msgspec.Struct):
     total: int
 
 
-class UniqueOrdersTask(DeduplicatingTask[str, Order]):
-    """Recognizes an order by its key, and drops it when it comes again.
-
-    `unique.orders.output` in the job file names the output, as `system.stream`. Each task remembers
-    `unique.orders.remembered` orders: its store holds at most two entries for each of them, and one more.
-    """
-
-    _output: SystemStream
-
-    def init(self, context: Context) -> None:
-        config = context.job.config
-        self._output = SystemStream.parse(config["unique.orders.output"])
-        self.deduplication_capacity = int(config["unique.orders.remembered"])
-        super().init(context)
-
-    def message_key(self, envelope: IncomingMessageEnvelope[str, Order]) -> str | None:
-        return envelope.key
-
-    def process_new(
-        self, envelope: IncomingMessageEnvelope[str, Order], collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
-        collector.send(OutgoingMessageEnvelope(self._output, envelope.message, key=envelope.key))
+#: Recognizes an order by its key, and drops it when it comes again. Each task remembers the newest 100,000 orders.
+pipeline = Pipeline("unique-orders")
+pipeline.stream("events.orders", Order).deduplicate(capacity=100_000).to("events.unique-orders")

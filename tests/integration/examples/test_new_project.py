@@ -47,3 +47,11 @@ def test_a_new_project_can_be_tested_and_run_at_once(shell):
         ("gus", 1),
         ("gus", 2),
     ]
+
+
+def test_a_new_pipeline_can_be_tested_and_run_at_once(shell):
+    commands = [line.strip() for line in shell("samzapy init hello --pipeline").splitlines()[1:]]
+    assert "3 passed" in shell(commands[1], "hello")
+    assert shell(commands[2], "hello").startswith("12 messages in ")
+    sent = [json.loads(line) for line in shell(commands[3], "hello").splitlines()]
+    assert {each["key"]: each["message"]["visits"] for each in sent} == {"/": 3, "/docs": 2, "/download": 1}

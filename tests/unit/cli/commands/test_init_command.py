@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,15 @@ FILES = [
     "test_hello.py",
 ]
 LONGEST = "a" * 40
-OPTIONS = [(), ("--typed",)]
+OPTIONS = [(), ("--typed",), ("--pipeline",)]
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch):
+    """The module of a project is not there for the next one."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    sys.modules.pop("hello", None)
 
 
 def listed(folder):
@@ -48,21 +57,37 @@ def test_its_job_file_has_no_problem_and_no_unknown_key(samzapy, tmp_path, optio
     assert load_job(tmp_path / "hello" / "hello.properties", strict=True).warnings == ()
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_its_job_runs_as_it_was_made_and_counts_its_input(samzapy, tmp_path, monkeypatch, options):
-    samzapy("init", "hello", *options)
-    monkeypatch.chdir(tmp_path / "hello")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "hello", raising=False)
-    code, output, errors = samzapy("run", "hello.properties", "--until-end", "--runner", "local", "--strict")
-    del sys.modules["hello"]
-    assert code == 0, errors
-    assert output.startswith("6 messages in ")
-    _, output, _ = samzapy("topic", "read", "local.hello-counts", "--job", "hello.properties")
-    sent = [(record["key"], record["message"]["visits"]) for record in map(json.loads, output.splitlines())]
-    lines = (tmp_path / "hello" / "input.tsv").read_text().splitlines()
-    visitors = [line.partition("\t")[0] for line in lines]
-    assert sorted(sent) == sorted((name, visitors[: at + 1].count(name)) for at, name in enumerate(visitors))
+@pytest.fixture
+def counted(samzapy, tmp_path, monkeypatch):
+    """Makes a project and runs its job; the number of messages, the pairs that it has sent, and those of its input."""
+
+    def run(*options):
+        samzapy("init", "hello", *options)
+        monkeypatch.chdir(tmp_path / "hello")
+        code, output, errors = samzapy("run", "hello.properties", "--until-end", "--runner", "local", "--strict")
+        assert code == 0, errors
+        _, sent, _ = samzapy("topic", "read", "local.hello-counts", "--job", "hello.properties")
+        lines = [line.split("\t") for line in Path("input.tsv").read_text().splitlines()]
+        records = [json.loads(line) for line in sent.splitlines()]
+        return int(output.split()[0]), [(each["key"], each["message"]) for each in records], lines
+
+    return run
+
+
+@pytest.mark.parametrize("options", [(), ("--typed",)])
+def test_its_job_runs_as_it_was_made_and_counts_its_input(counted, options):
+    count, sent, lines = counted(*options)
+    visitors = [visitor for visitor, _ in lines]
+    counts = sorted((name, message["visits"]) for name, message in sent)
+    assert count == len(lines)
+    assert counts == sorted((name, visitors[: at + 1].count(name)) for at, name in enumerate(visitors))
+
+
+def test_its_pipeline_runs_as_it_was_made_and_counts_by_page(counted):
+    count, sent, lines = counted("--pipeline")
+    pages = [json.loads(message)["page"] for _, message in lines]
+    assert count == 2 * len(lines), "each message goes through the stream between the steps"
+    assert {page: total["visits"] for page, total in dict(sent).items()} == Counter(pages)
 
 
 @pytest.mark.parametrize(
