@@ -93,7 +93,7 @@ class Plan:
             keys = {f"{prefix}key.serde": "string", f"{prefix}msg.serde": "json", f"{prefix}offset.default": "oldest"}
             if step.stream in self.own_streams:
                 keys |= {f"{prefix}repartition": "true", f"{prefix}intermediate": "true"}
-            elif step.nulls and not step.everywhere:
+            elif step.nulls:
                 keys[f"{prefix}bootstrap"] = "true"
             if step.value_type is not None:
                 keys[f"{prefix}msg.type"] = path_of(step.value_type)

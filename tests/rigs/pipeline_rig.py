@@ -23,11 +23,17 @@ class Surroundings:
         for stream, partitions in streams.items():
             self._streams.admin.create(StreamSpec(stream, partitions, {"retention.ms": "-1"}))
 
-    def write(self, stream: str, messages: Iterable[Any]) -> None:
-        """Append messages without keys, in turn to each partition, with growing times."""
+    def write(self, stream: str, messages: Iterable[Any], key: str | None = None) -> None:
+        """Append messages in turn to each partition, with growing times. `key`: the field with the key; None: without."""
         partitions = len(self._streams.partitions(stream))
         records = [
-            OutgoingRecord(stream, None, json.dumps(message).encode(), number % partitions, 1_700_000_000_000 + number)
+            OutgoingRecord(
+                stream,
+                None if key is None else message[key].encode(),
+                json.dumps(message).encode(),
+                number % partitions,
+                1_700_000_000_000 + number,
+            )
             for number, message in enumerate(messages)
         ]
         producer = self._streams.producer()

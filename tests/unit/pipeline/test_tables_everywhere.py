@@ -1,7 +1,9 @@
 """A table that each task has whole."""
 
 import pytest
+from rigs.pipeline_rig import Surroundings
 
+import samzapy
 from samzapy.config.loader import load_job, with_every_partition
 from samzapy.errors import ConfigError
 from samzapy.pipeline import Pipeline
@@ -25,6 +27,16 @@ def test_each_task_finds_rows_of_all_partitions():
         for number in range(6):
             driver.send("orders", {"id": number, "product": f"p{number}"}, partition=number % 2)
         assert sorted(driver.outputs("out").messages) == [[number, f"n{number}"] for number in range(6)]
+
+
+def test_a_start_reads_the_table_before_what_is_joined_with_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pipeline = joining()
+    around = Surroundings(pipeline, {"products": 3, "orders": 2, "out": 1})
+    around.write("orders", [{"id": number, "product": f"p{number}"} for number in range(60)])
+    around.write("products", [{"product": f"p{number}", "name": f"n{number}"} for number in range(60)], key="product")
+    samzapy.run(pipeline, runner="local", until_end=True, progress=False)
+    assert sorted(message for _, message in around.read("out")) == [[number, f"n{number}"] for number in range(60)]
 
 
 def test_all_partitions_are_written_out_for_containers():
