@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from samzapy.operators.folds import Aggregation, grouped
@@ -17,7 +17,7 @@ from samzapy.operators.folds import Mean as _Mean
 from samzapy.operators.folds import Min as _Min
 from samzapy.operators.folds import Sum as _Sum
 from samzapy.operators.folds import Top as _Top
-from samzapy.pipeline.functions import Batch, Expression
+from samzapy.pipeline.functions import Batch, Expression, form_of
 from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed
 
 #: What of a message a fold takes: a function of its content, the name of a field, or None for the content.
@@ -84,8 +84,15 @@ def Top(count: int, value: Value = None) -> Part:  # noqa: N802
 class Named(Aggregation):
     """Several aggregations at once. The accumulated value is a list with the one of each; the result is a dict."""
 
-    def __init__(self, parts: Mapping[str, Part | Aggregation]) -> None:
-        self._parts = {name: part if isinstance(part, Part) else Part(part) for name, part in parts.items()}
+    def __init__(self, parts: Mapping[str, Part | Aggregation], kind: Any = None) -> None:
+        """`kind`: the class of the messages. A part that takes whole messages takes them in plain form."""
+        whole = None if kind is None else form_of(kind).to_plain
+        each = {name: part if isinstance(part, Part) else Part(part) for name, part in parts.items()}
+        self._parts = {
+            name: replace(part, value=whole) if part.value is None and not isinstance(part.fold, _Count) else part
+            for name, part in each.items()
+        }
+        self.keeps_messages = any(part.value is None and not isinstance(part.fold, _Count) for part in each.values())
         self.in_any_order = all(part.fold.in_any_order for part in self._parts.values())
 
     @property
@@ -119,8 +126,10 @@ class Named(Aggregation):
 class Reduced(Aggregation):
     """A fold without a beginning: `function(accumulated, value)`, from the first value on."""
 
-    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[[Any, Any], Any], kind: Any = None, *, plain: bool = False) -> None:
+        """`kind`: the class of the values, which are kept in plain form. `plain`: so is the result."""
+        self._function, self._plain = function, plain
+        self._form = form_of(kind)
 
     @property
     def name(self) -> str:
@@ -130,10 +139,20 @@ class Reduced(Aggregation):
         return None
 
     def add(self, accumulated: Any, value: Any) -> Any:
-        return value if accumulated is None else self._function(accumulated, value)
+        form = self._form
+        return form.to_plain(value if accumulated is None else self._function(form.from_plain(accumulated), value))
 
     def merge(self, one: Any, other: Any) -> Any:
-        return self._function(one, other)
+        form = self._form
+        return form.to_plain(self._function(form.from_plain(one), form.from_plain(other)))
+
+    def result(self, accumulated: Any) -> Any:
+        return accumulated if self._plain else self._form.from_plain(accumulated)
+
+
+def keeps(fold: Aggregation) -> bool:
+    """Whether a fold keeps whole messages."""
+    return isinstance(fold, Reduced) or (isinstance(fold, Named) and fold.keeps_messages)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -149,6 +168,10 @@ class Aggregate(Step):
     @property
     def stores(self) -> Mapping[str, StoreNeed]:
         return {self.name: StoreNeed()}
+
+    @property
+    def keeps_messages(self) -> bool:
+        return keeps(self.fold)
 
     @property
     def signature(self) -> str:

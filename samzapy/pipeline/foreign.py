@@ -18,11 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from samzapy.pipeline.functions import Batch, picked, with_columns
+from samzapy.pipeline.functions import Batch, form_of, picked, with_columns
 from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed
 from samzapy.pipeline.tables import TableStore
 from samzapy.pipeline.timed import Joiner
-from samzapy.serializers.typed import json_form
 
 #: The foreign key of rows without one, in a left join.
 _NOBODY = "\0"
@@ -31,21 +30,6 @@ _NOBODY = "\0"
 def _prefix(foreign: str) -> str:
     """What the names of the rows under a foreign key begin with, and no other's."""
     return f"{len(foreign)}:{foreign}"
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How rows of a class travel."""
-
-    to_plain: Callable[[Any], Any]
-    from_plain: Callable[[Any], Any]
-
-
-def _form_of(kind: Any) -> _Form:
-    if kind is None:
-        return _Form(lambda row: row, lambda row: row)
-    form = json_form(kind)
-    return _Form(form.to_plain, form.from_plain)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -64,7 +48,7 @@ class ByForeignKey(Step):
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         versions, befores = task.context.get_store(self.name), task.befores_of(self.table)
-        on, inner, form = self.on, self.inner, _form_of(self.table.value_type)
+        on, inner, form = self.on, self.inner, form_of(self.table.value_type)
 
         def key_of(row: Any) -> str | None:
             if row is None:
@@ -103,6 +87,7 @@ class Subscriptions(Step):
     kind: ClassVar[str] = "subscriptions"
     joiner: Joiner
     left_type: Any
+    result_type: Any
     right: TableStore
     inner: bool
     is_batched = False
@@ -113,11 +98,12 @@ class Subscriptions(Step):
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         kept, rights = task.context.get_store(self.name), task.context.get_store(self.right.name)
-        joiner, inner, form = self.joiner, self.inner, _form_of(self.left_type)
+        joiner, inner, form = self.joiner, self.inner, form_of(self.left_type)
+        results = form_of(self.result_type)
 
         def answer(version: int, row: Any, right: Any) -> dict[str, Any]:
             result = None if right is None and inner else joiner(form.from_plain(row), right)
-            return {"version": version, "result": result}
+            return {"version": version, "result": None if result is None else results.to_plain(result)}
 
         def subscribe(batch: Batch) -> None:
             rows = rights.get_all(dict.fromkeys(batch.keys))
@@ -163,7 +149,7 @@ class Answers(Step):
     of: ByForeignKey
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        versions = task.context.get_store(self.of.name)
+        versions, object_of = task.context.get_store(self.of.name), form_of(self.value_type).from_plain
 
         def receive(batch: Batch) -> None:
             newest = versions.get_all(dict.fromkeys(batch.keys))
@@ -173,6 +159,8 @@ class Answers(Step):
                 if answer["version"] == newest[key]
             ]
             if places:
-                emit(with_columns(picked(batch, places), messages=[batch.messages[at]["result"] for at in places]))
+                results = [batch.messages[at]["result"] for at in places]
+                rows = [None if result is None else object_of(result) for result in results]
+                emit(with_columns(picked(batch, places), messages=rows))
 
         return [receive]

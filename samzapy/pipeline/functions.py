@@ -9,11 +9,13 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.task import takes
+from samzapy.serializers.typed import json_form
 
 Batch = MessageBatch[Any, Any]
 #: From a batch to one value per message.
@@ -142,6 +144,39 @@ def picked(batch: Batch, places: Sequence[int]) -> Batch:
         [batch.timestamps[place] for place in places],
         None if not any(batch.headers) else [batch.headers[place] for place in places],
     )
+
+
+@dataclass(frozen=True)
+class Form:
+    """How objects of a class travel inside of others."""
+
+    to_plain: Callable[[Any], Any]
+    from_plain: Callable[[Any], Any]
+
+
+def form_of(kind: Any) -> Form:
+    """The form of a class, None for plain values."""
+    if kind is None:
+        return Form(lambda item: item, lambda item: item)
+    form = json_form(kind)
+    return Form(form.to_plain, form.from_plain)
+
+
+def refuse_unnamed(batch: Batch) -> None:
+    """Raises TypeError for objects of a class that nobody has named: they would come back as dicts."""
+    for kind in set(map(type, batch.messages)) - _PLAIN:
+        if any(hasattr(kind, mark) for mark in _CLASSES):
+            place = next(at for at, item in enumerate(batch.messages) if type(item) is kind)
+            name = kind.__name__
+            raise TypeError(
+                f"{batch[place].position}: an object of {name} would come back as a dict: name the class in the step "
+                f"that makes it, with value_type={name} or as the annotation of its function"
+            )
+
+
+_PLAIN = frozenset({dict, list, tuple, str, int, float, bool, type(None)})
+#: What the classes that have a serde of their own are known by.
+_CLASSES = ("__dataclass_fields__", "__struct_fields__", "__pydantic_validator__", "__attrs_attrs__")
 
 
 def without_nulls(batch: Batch) -> Batch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from samzapy.pipeline.aggregates import Aggregate, Named, Part, Reduced
 from samzapy.pipeline.custom import Deduplicate, Handle, Lookups, Process
 from samzapy.pipeline.foreign import Answers, ByForeignKey, Subscriptions
 from samzapy.pipeline.functions import name_of, returned_by
-from samzapy.pipeline.plan import Plan, check_name, in_order
+from samzapy.pipeline.plan import Plan, check_name, free_name, in_order
 from samzapy.pipeline.stateless import Filter, FlatMap, KeyBy, Map, Merge, Peek, Source, Through, To, ToSink
 from samzapy.pipeline.step import Step
 from samzapy.pipeline.tables import Changes, JoinOfTables, Lookup, TableFilter, TableMap, TableStore
@@ -96,7 +96,7 @@ class Pipeline:
         """Add a step under a name, with a number behind it if that is taken."""
         if "plan" in vars(self):
             raise RuntimeError(f"pipeline '{self.name}' has been run or explained: it takes no more steps")
-        step.name = _free(name, {each.name for each in self._steps})
+        step.name = free_name(name, {each.name for each in self._steps})
         self._steps.append(step)
         return step
 
@@ -108,21 +108,13 @@ class Pipeline:
         taken = {each.stream.stream for each in self._steps if isinstance(each, Through)}
         if name and f"{self.name}-{name}" in taken:
             raise ValueError(f"through({name!r}): the pipeline has a stream of that name; choose another one")
-        stream = SystemStream(_system_of(step), _free(f"{self.name}-{name or path}", taken))
+        stream = SystemStream(_system_of(step), free_name(f"{self.name}-{name or path}", taken))
         out = self.add(Through(inputs=(step,), stream=stream), f"{name or path}-out")
         source = Source(inputs=(out,), stream=stream, value_type=step.value_type, nulls=True)
         found = Stream(self, self.add(source, f"{name or path}-in"), path)
         if not name:
             self._repartitioned[step] = found
         return found
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    """The name, with a number behind it if it is taken."""
-    free, number = name, 2
-    while free in taken:
-        free, number = f"{name}-{number}", number + 1
-    return free
 
 
 def _stream_of(name: str) -> SystemStream:
@@ -222,15 +214,19 @@ class Stream(_Flow):
 
     def reduce(self, function: Callable[[Any, Any], Any], *, name: str = "") -> Table:
         """`function(accumulated, message)` of each key's messages, from the first on."""
-        return self._table(Reduced(function), self.named(name, "reduce"))
+        return self._table(Reduced(function, self.step.value_type), self.named(name, "reduce"), self.step.value_type)
 
     def aggregate(self, *, name: str = "", **parts: Part | Aggregation) -> Table:
         """Several aggregations of each key's messages, by name: `aggregate(views=Count(), sum=Sum(field("size")))`."""
-        return self._table(Named(parts), self.named(name, "aggregate"))
+        return self._table(Named(parts, self.step.value_type), self.named(name, "aggregate"))
 
-    def _table(self, fold: Aggregation, name: str) -> Table:
+    def _table(self, fold: Aggregation, name: str, value_type: Any = None) -> Table:
         keyed = self.together()
-        return Table(self.pipeline, self.pipeline.add(Aggregate(inputs=(keyed.step,), fold=fold), name), name)
+        return Table(
+            self.pipeline,
+            self.pipeline.add(Aggregate(inputs=(keyed.step,), fold=fold, value_type=value_type), name),
+            name,
+        )
 
     def window(
         self, windows: WindowDefinition, *, emit: Emission | None = None, idle: Duration | None = None, name: str = ""
@@ -281,6 +277,7 @@ class Stream(_Flow):
             joiner=joiner,
             rules=rules or TimeRules(),
             inner=_sides(how),
+            value_type=returned_by(joiner),
             **options,
         )
         named = name if name not in {"join", "as-of"} else f"{self.path}-{name}-{other.path}"
@@ -292,7 +289,14 @@ class Stream(_Flow):
             raise ValueError(f"a lookup with on=... needs table({table.path!r}, everywhere=True)")
         stream = self if everywhere else self.together()
         stored = table.stored()
-        step = Lookup(inputs=(stream.step, stored), joiner=joiner, table=stored, on=on, inner=how == "inner")
+        step = Lookup(
+            inputs=(stream.step, stored),
+            joiner=joiner,
+            table=stored,
+            on=on,
+            inner=how == "inner",
+            value_type=returned_by(joiner),
+        )
         return stream.then(step)
 
     def deduplicate(self, key: Callable[..., Any] | None = None, *, capacity: int = 100_000, name: str = "") -> Stream:
@@ -382,11 +386,11 @@ class Windowed:
 
     def reduce(self, function: Callable[[Any, Any], Any]) -> Stream:
         """`function(accumulated, message)` of each window, as `value`."""
-        return self._results(Reduced(function), "value")
+        return self._results(Reduced(function, self._stream.step.value_type, plain=True), "value")
 
     def aggregate(self, **parts: Part | Aggregation) -> Stream:
         """Several aggregations of each window, by name."""
-        return self._results(Named(parts), "")
+        return self._results(Named(parts, self._stream.step.value_type), "")
 
     def _results(self, fold: Aggregation, result: str) -> Stream:
         stream = self._stream
@@ -440,7 +444,8 @@ class Table(_Flow):
         if on is not None:
             return self._join_by_foreign_key(other, joiner, how, on, name)
         left, right = self.stored(), other.stored()
-        step = JoinOfTables(inputs=(left, right), tables=(left, right), joiner=joiner, inner=_sides(how))
+        kind, inner = returned_by(joiner), _sides(how)
+        step = JoinOfTables(inputs=(left, right), tables=(left, right), joiner=joiner, inner=inner, value_type=kind)
         path = name or f"{self.path}-join-{other.path}"
         return Table(self.pipeline, self.pipeline.add(step, path), path)
 
@@ -456,13 +461,16 @@ class Table(_Flow):
                 inputs=(sent.step, right),
                 joiner=joiner,
                 left_type=left.value_type,
+                result_type=returned_by(joiner),
                 right=right,
                 inner=inner,
             ),
             f"{path}-rows",
         )
         answered = Stream(pipeline, kept, path).through(f"{path}-answers")
-        step = pipeline.add(Answers(inputs=(answered.step,), of=by_key), f"{path}-result")
+        step = pipeline.add(
+            Answers(inputs=(answered.step,), of=by_key, value_type=returned_by(joiner)), f"{path}-result"
+        )
         return Table(pipeline, step, f"{path}-result")
 
     def changes(self) -> Stream:

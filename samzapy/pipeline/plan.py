@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -100,7 +100,11 @@ class Plan:
             return keys
         if isinstance(step, To):
             prefix = _prefix(step.stream)
-            return {f"{prefix}key.serde": "string", f"{prefix}msg.serde": "json"}
+            keys = {f"{prefix}key.serde": "string", f"{prefix}msg.serde": "json"}
+            kinds = {to.inputs[0].value_type for to in self.steps if isinstance(to, To) and to.stream == step.stream}
+            if len(kinds) == 1 and (kind := kinds.pop()) is not None:
+                keys[f"{prefix}msg.type"] = path_of(kind)
+            return keys
         return {}
 
     def _of_stores(self, step: Step) -> dict[str, str]:
@@ -128,14 +132,18 @@ class Plan:
         return f"{self.sources[0].stream.system}.{self.name}-{store}-changelog"
 
     def explain(self) -> str:
-        """The steps with their inputs, stores and streams, one per line; `rows`: a call of the user's code per
-        message."""
-        lines = [f"pipeline {self.name}"]
+        """The steps in columns: name, what it does, how, its inputs, its stores. `rows`: the user's code is called per
+        message; `columns`: it is not."""
+        rows = [("step", "does", "works on", "reads", "keeps")]
         for step in self.steps:
-            parents = ", ".join(parent.name for parent in step.inputs)
-            stores = f"  stores: {', '.join(step.stores)}" if step.stores else ""
             way = "columns" if step.is_batched else "rows"
-            lines.append(f"  {step.name:<28} {step.describe():<44} {way:<8} <- {parents or 'input'}{stores}")
+            parents = ", ".join(parent.name for parent in step.inputs)
+            rows.append((step.name, step.describe(), way, parents, ", ".join(step.stores)))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [f"pipeline {self.name}"]
+        for row in rows:
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            lines.append(f"  {'  '.join(cells)}".rstrip())
         return "\n".join(lines)
 
     @property
@@ -171,6 +179,14 @@ def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 def _prefix(stream: SystemStream) -> str:
     return f"systems.{stream.system}.streams.{stream.stream}.samza."
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name, with a number behind it if it is taken."""
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name}-{number}", number + 1
+    return free
 
 
 def check_name(what: str, name: str) -> str:

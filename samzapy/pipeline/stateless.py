@@ -52,7 +52,8 @@ class Source(Step):
         return [receive]
 
     def describe(self) -> str:
-        return f"{self.kind} {self.stream}"
+        kind = "" if self.value_type is None else f" of {getattr(self.value_type, '__name__', self.value_type)}"
+        return f"{self.kind} {self.stream}{kind}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -184,6 +185,10 @@ class Through(Step):
 
     kind: ClassVar[str] = "through"
     stream: SystemStream
+
+    @property
+    def keeps_messages(self) -> bool:
+        return True
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         return [_sender(task, self.stream)]

@@ -12,7 +12,7 @@ from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import SerdeError, StoreRefused
-from samzapy.pipeline.functions import Batch, without_nulls
+from samzapy.pipeline.functions import Batch, refuse_unnamed, without_nulls
 
 #: Takes the messages of one input of a step.
 Receive = Callable[[Batch], None]
@@ -56,6 +56,11 @@ class Step(ABC):
         return self.kind
 
     @property
+    def keeps_messages(self) -> bool:
+        """Whether it keeps the messages, or sends them somewhere to come back."""
+        return False
+
+    @property
     def has_positions(self) -> bool:
         """Whether each of its messages has the position of an input's message. Those that time makes have none."""
         return not self.keeps_time and all(parent.has_positions for parent in self.inputs)
@@ -82,16 +87,22 @@ class Step(ABC):
 
         return guarded
 
-    def receiver(self, receive: Receive) -> Receive:
+    def receiver(self, receive: Receive, number: int) -> Receive:
         """The function of an input, as others call it."""
-        if not self.skips_nulls:
+        skips_nulls = self.skips_nulls
+        is_unnamed = self.keeps_messages and self.inputs[number].value_type is None
+        if not skips_nulls and not is_unnamed:
             return self.guarded(receive)
 
-        def without(batch: Batch) -> None:
-            if batch := without_nulls(batch):
+        def checked(batch: Batch) -> None:
+            if is_unnamed:
+                refuse_unnamed(batch)
+            if skips_nulls:
+                batch = without_nulls(batch)
+            if batch:
                 receive(batch)
 
-        return self.guarded(without)
+        return self.guarded(checked)
 
     def _name(self, failure: Exception) -> None:
         notes: list[str] = getattr(failure, "__notes__", [])

@@ -22,6 +22,10 @@ class TableStore(Step):
     kind: ClassVar[str] = "table"
 
     @property
+    def keeps_messages(self) -> bool:
+        return True
+
+    @property
     def stores(self) -> Mapping[str, StoreNeed]:
         return {self.name: StoreNeed(self.value_type)}
 

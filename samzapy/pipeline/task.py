@@ -45,7 +45,7 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
         for step in reversed(plan.steps):
             ways = [receivers[child][number] for child, number in plan.children(step)]
             opening.emitters[step] = emit = _to_all(ways)
-            receivers[step] = [step.receiver(receive) for receive in step.open(opening, emit)]
+            receivers[step] = [step.receiver(receive, at) for at, receive in enumerate(step.open(opening, emit))]
         self._sources = {
             step.stream: _to_all([receivers[source][0] for source in plan.sources if source.stream == step.stream])
             for step in plan.sources

@@ -23,7 +23,7 @@ from samzapy.operators.windows import (
     WindowResult,
 )
 from samzapy.operators.windows.windows import Emission
-from samzapy.pipeline.aggregates import Named
+from samzapy.pipeline.aggregates import Named, keeps
 from samzapy.pipeline.functions import Batch
 from samzapy.pipeline.step import Opening, Port, Receive, Step, StoreNeed, clock_of, ignore
 
@@ -43,6 +43,10 @@ class Windows(Step):
     late: Late | None = None
 
     @property
+    def keeps_messages(self) -> bool:
+        return keeps(self.fold)
+
+    @property
     def stores(self) -> Mapping[str, StoreNeed]:
         return {self.name: StoreNeed()}
 
@@ -51,7 +55,8 @@ class Windows(Step):
         return f"{self.kind} {self.definition.name} {self.fold.name}"
 
     def describe(self) -> str:
-        return f"{self.definition.name}: {self.fold.name}"
+        emission = "" if type(self.emission) is OnClose else f", {type(self.emission).__name__}"
+        return f"{self.definition.name}: {self.fold.name}{emission}"
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         port = task.port(self, 0)
@@ -142,6 +147,10 @@ class JoinOfStreams(Step):
     inner: tuple[bool, bool] = (True, True)
 
     @property
+    def keeps_messages(self) -> bool:
+        return True
+
+    @property
     def stores(self) -> Mapping[str, StoreNeed]:
         return {self.name: StoreNeed()}
 
@@ -150,8 +159,10 @@ class JoinOfStreams(Step):
         return f"{self.kind} {'as-of' if self.within is None else 'within'}"
 
     def describe(self) -> str:
-        how = f"as of, tolerance {self.tolerance}" if self.within is None else f"within {self.within}"
-        return f"{self.kind} {how}"
+        if self.within is None:
+            return f"as-of join, tolerance {self.tolerance}"
+        before, after = self.within.bounds_ms
+        return f"{self.kind} within {before} to {after} ms"
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         ports = [task.port(self, number) for number in (0, 1)]
