@@ -33,8 +33,11 @@ class Part:
 
     def add_all(self, accumulated: Any, messages: Sequence[Any]) -> Any:
         """The accumulated value, in plain form, after these messages."""
-        values = messages if self.value is None else [self.value(message) for message in messages]
-        fold = self.fold
+        fold, value = self.fold, self.value
+        if isinstance(value, Expression):
+            values = value.of_all(messages)
+        else:
+            values = messages if value is None else [value(message) for message in messages]
         if not isinstance(fold, _Distinct):
             return fold.add_all(accumulated, values)
         # A set, kept as a list of its items in order of arrival.

@@ -25,14 +25,21 @@ OfBatch = Callable[[Batch], Sequence[Any]]
 class Expression:
     """A value of each message: a field, or a comparison of fields with constants."""
 
-    def __init__(self, of_batch: OfBatch, of_one: Callable[[Any], Any], text: str) -> None:
-        self.of_batch = of_batch
+    def __init__(
+        self, of_all: Callable[[Sequence[Any]], Sequence[Any]], of_one: Callable[[Any], Any], text: str
+    ) -> None:
+        #: The values of several messages, without a call for each.
+        self.of_all = of_all
         self._of_one = of_one
         self.text = text
 
     def __call__(self, message: Any) -> Any:
         """The value of one message."""
         return self._of_one(message)
+
+    def of_batch(self, batch: Batch) -> Sequence[Any]:
+        """The value of each message of a batch."""
+        return self.of_all(batch.messages)
 
     def __repr__(self) -> str:
         return self.text
@@ -41,12 +48,12 @@ class Expression:
         if isinstance(other, Expression):
             pair = other
             return Expression(
-                lambda batch: list(map(compare, self.of_batch(batch), pair.of_batch(batch))),
+                lambda messages: list(map(compare, self.of_all(messages), pair.of_all(messages))),
                 lambda message: compare(self(message), pair(message)),
                 f"({self.text} {sign} {pair.text})",
             )
         return Expression(
-            lambda batch: list(map(compare, self.of_batch(batch), repeat(other))),
+            lambda messages: list(map(compare, self.of_all(messages), repeat(other))),
             lambda message: compare(self(message), other),
             f"{self.text} {sign} {other!r}",
         )
@@ -85,13 +92,13 @@ def field(name: str) -> Expression:
     def of_one(message: Any) -> Any:
         return item(message) if isinstance(message, dict) else attribute(message)
 
-    def of_batch(batch: Batch) -> Sequence[Any]:
-        kinds = set(map(type, batch.messages))
+    def of_all(messages: Sequence[Any]) -> Sequence[Any]:
+        kinds = set(map(type, messages))
         if len(kinds) > 1:
-            return list(map(of_one, batch.messages))
-        return list(map(item if kinds <= {dict} else attribute, batch.messages))
+            return list(map(of_one, messages))
+        return list(map(item if kinds <= {dict} else attribute, messages))
 
-    return Expression(of_batch, of_one, name)
+    return Expression(of_all, of_one, name)
 
 
 def of_batch(function: Callable[..., Any]) -> OfBatch:
