@@ -30,6 +30,8 @@ def keys_of(name: str, stream: str, by: str = "") -> dict[str, str]:
 class CountPipelineTask(PipelineTask):
     """The task of the pipeline that the job's keys describe."""
 
+    plan = counted("count", "kafka.events").plan
+
     def init(self, context: Context) -> None:
         config = context.job.config
         stream = config["task.inputs"].partition(",")[0]

@@ -185,7 +185,6 @@ class Scenario:
             scene.fed(plan.events)
             scene.recovered()
             if self._target.is_pipeline:
-                # What is missing in the end is lost, and counted as such.
                 with suppress(NoProgress):
                     scene.until(lambda: scene.status() and len(watcher.seen) >= plan.events, "all outputs")
             scene.stop()

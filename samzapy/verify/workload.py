@@ -209,9 +209,10 @@ def _folded(field: str, add: Callable[[Any, dict[str, Any]], Any], event: dict[s
 class AccountsPipelineTask(PipelineTask):
     """Runs `accounts`, of the job's name and system."""
 
+    plan = accounts("verify", "kafka").plan  # for the page, which sees the class alone
+
     def init(self, context: Context) -> None:
-        config = context.job.config
-        type(self).plan = accounts(config["job.name"], config["job.default.system"]).plan
+        type(self).plan = accounts(*map(context.job.config.__getitem__, ("job.name", "job.default.system"))).plan
         super().init(context)
 
 
