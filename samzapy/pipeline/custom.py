@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
+from threading import Lock
 from typing import Any, ClassVar
 
 from samzapy.api.event_time import TimerClock
 from samzapy.api.kv import KeyValueStore
 from samzapy.operators.deduplicate import Deduplicator
-from samzapy.pipeline.functions import Batch, of_batch, picked, with_columns
+from samzapy.pipeline.functions import Batch, of_batch, picked, refuse_unnamed, with_columns
 from samzapy.pipeline.step import TIMERS, Opening, Receive, Step, StoreNeed
 
 
@@ -162,7 +163,9 @@ class Lookups(Step):
             found = dict(zip(asked, ask(list(asked.values())), strict=True))
             cache.put_all({key: [result] for key, result in found.items()})
             results = {key: found[key] if held is None else held[0] for key, held in known.items()}
-            emit(with_columns(batch, messages=[results[key] for key in keys]))
+            answered = with_columns(batch, messages=[results[key] for key in keys])
+            refuse_unnamed(answered)
+            emit(answered)
 
         return [receive]
 
@@ -205,7 +208,12 @@ class Lookups(Step):
                             raise
                 raise AssertionError
 
-        return await asyncio.gather(*map(one, messages))
+        # All of them end before a failure is raised: nobody works on after the call.
+        results = await asyncio.gather(*map(one, messages), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return results
 
 
 class Pace:
@@ -214,9 +222,12 @@ class Pace:
     def __init__(self, per_second: float | None) -> None:
         self._between_s = 0.0 if per_second is None else 1.0 / per_second
         self._next_at = 0.0
+        self._lock = Lock()
 
     def wait_s(self) -> float:
         """The seconds that the next call has to wait; it is then that call's turn."""
-        now = time.monotonic()
-        self._next_at = max(self._next_at, now) + self._between_s
-        return max(0.0, self._next_at - self._between_s - now)
+        with self._lock:
+            now = time.monotonic()
+            turn_at = max(self._next_at, now)
+            self._next_at = turn_at + self._between_s
+            return turn_at - now
