@@ -83,6 +83,12 @@ class ContainerBuilder:
             transactions,
             transactional_id(config.job_name, model.id),
             outputs_inside=config.task.guarantee.outputs_in_transaction,
+            # What is repartitioned becomes state, which holds each input once.
+            inside=[
+                stream
+                for stream in config.task.inputs
+                if config.task.guarantee.outputs_have_ids and config.stream(stream).repartition
+            ],
         )
         self._stream_serdes = StreamSerdes(config, plugins.serdes, plugins.task_class)
         self.tasks = TaskBuilder(

@@ -22,7 +22,7 @@ one, so no two jobs share an id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -220,9 +220,11 @@ class TaskProducers:
         transactional_id: str,
         *,
         outputs_inside: bool,
+        inside: Collection[SystemStream] = (),
     ) -> None:
         """`system`: the system whose transactions carry the state, None for none; `outputs_inside`: outputs to it join
-        the transactions. `metrics` count the outputs outside of transactions."""
+        the transactions. `inside`: the streams that do in any case. `metrics` count the outputs outside of transactions."""
+        self._inside = [each.stream for each in inside if each.system == system]
         self._metrics = metrics
         self._clients = clients
         #: The system with the transactions that carry the state.
@@ -246,8 +248,12 @@ class TaskProducers:
         return self._clients.producer(system)
 
     def outputs(self, system: str) -> SystemProducer:
-        if not self._outputs_inside or self.transaction is None:
+        if self.transaction is None:
             return self._clients.producer(system)
+        if not self._outputs_inside:
+            producer = self._clients.producer(system)
+            splits = self._inside and system == self.system
+            return SplitProducer(producer, self.transaction, self._inside) if splits else producer
         return self.transaction if system == self.system else self._outside_producer(system)
 
     def _outside_producer(self, system: str) -> SystemProducer:
@@ -260,6 +266,18 @@ class TaskProducers:
             counter = self._metrics.counter(GUARANTEE, "outside-transaction")
             self._outside[system] = CountingProducer(self._clients.producer(system), counter)
         return self._outside[system]
+
+
+class SplitProducer(ForwardingProducer):
+    """Sends to the `inside` streams in the container's transaction, and elsewhere with another producer."""
+
+    def __init__(self, producer: SystemProducer, transaction: SystemProducer, inside: Collection[str]) -> None:
+        super().__init__(producer)
+        self._transaction = transaction
+        self._inside = frozenset(inside)
+
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        send_columns(self._transaction if columns.stream in self._inside else self._producer, columns)
 
 
 class CountingProducer(ForwardingProducer):
