@@ -24,7 +24,8 @@ class Surroundings:
             self._streams.admin.create(StreamSpec(stream, partitions, {"retention.ms": "-1"}))
 
     def write(self, stream: str, messages: Iterable[Any], key: str | None = None) -> None:
-        """Append messages in turn to each partition, with growing times. `key`: the field with the key; None: without."""
+        """Append messages in turn to each partition, with growing times. `key`: the field with the key, None for no
+        key."""
         partitions = len(self._streams.partitions(stream))
         records = [
             OutgoingRecord(

@@ -223,7 +223,8 @@ class TaskProducers:
         inside: Collection[SystemStream] = (),
     ) -> None:
         """`system`: the system whose transactions carry the state, None for none; `outputs_inside`: outputs to it join
-        the transactions. `inside`: the streams that do in any case. `metrics` count the outputs outside of transactions."""
+        the transactions. `inside`: the streams that do in any case. `metrics` count the outputs outside of
+        transactions."""
         self._inside = [each.stream for each in inside if each.system == system]
         self._metrics = metrics
         self._clients = clients

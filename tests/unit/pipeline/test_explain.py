@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from samzapy.pipeline import Count, OnChange, Pipeline, Sum, Tumbling, field
+from samzapy.pipeline import Count, Pipeline, Tumbling, field
 
 
 @dataclasses.dataclass
@@ -14,19 +14,19 @@ class View:
 def test_explain_shows_steps_streams_and_stores_in_columns():
     pipeline = Pipeline("page-views")
     views = pipeline.stream("kafka.views", View).filter(field("size") > 0).key_by(lambda view: view.page)
-    sums = views.window(Tumbling("1m"), emit=OnChange()).aggregate(n=Count(), size=Sum(field("size")))
+    sums = views.window(Tumbling("1m")).aggregate(n=Count())
     sums.to("kafka.sums")
     assert pipeline.explain() == EXPECTED.strip()
 
 
 EXPECTED = """
 pipeline page-views
-  step            does                                                                      works on  reads           keeps
-  views           stream kafka.views of View                                                columns
-  views-filter    filter                                                                    columns   views
-  by-page         key-by                                                                    rows      views-filter
-  by-page-out     through kafka.page-views-by-page                                          columns   by-page
-  by-page-in      stream kafka.page-views-by-page of View                                   columns   by-page-out
-  by-page-window  windows of 60000 ms every 60000 ms from 0 ms: n:Count,size:Sum, OnChange  columns   by-page-in      by-page-window
-  to-sums         to kafka.sums                                                             columns   by-page-window
+  step            does                                                   works on  reads           keeps
+  views           stream kafka.views of View                             columns
+  views-filter    filter                                                 columns   views
+  by-page         key-by                                                 rows      views-filter
+  by-page-out     through kafka.page-views-by-page                       columns   by-page
+  by-page-in      stream kafka.page-views-by-page of View                columns   by-page-out
+  by-page-window  windows of 60000 ms every 60000 ms from 0 ms: n:Count  columns   by-page-in      by-page-window
+  to-sums         to kafka.sums                                          columns   by-page-window
 """
