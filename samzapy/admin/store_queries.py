@@ -34,7 +34,6 @@ from samzapy.coordinator.views import Record as Shown
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, UnknownStream
 from samzapy.job.files import TemporaryFolder
 from samzapy.job.planner import changelog_partitions
-from samzapy.pipeline.task import PipelineTask
 from samzapy.serializers import as_json, serde_registry
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult
 from samzapy.storage.inspection import (
@@ -272,7 +271,9 @@ class JobInspector(Inspector):
     @property
     def steps(self) -> Sequence[Mapping[str, object]]:
         task_class = load_task_class(self._config.task.task_class)
-        return task_class.plan.picture if issubclass(task_class, PipelineTask) else ()
+        # Known by its plan: jobs of tasks import no pipelines.
+        plan = getattr(task_class, "plan", None)
+        return plan.picture if hasattr(plan, "picture") else ()
 
     def entries(self, store: str, key: str) -> Sequence[Shown]:
         if store not in self.stores:

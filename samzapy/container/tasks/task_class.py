@@ -9,7 +9,6 @@ from samzapy.api.batch import BatchTask
 from samzapy.api.task import ABILITIES, AnyTask, AsyncStreamTask, CoroutineTask, StreamTask, TimerTask, takes
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.pipeline import Pipeline
 from samzapy.plugins import PluginError, load_class, load_name
 
 #: The method that each kind of task must define.
@@ -27,7 +26,8 @@ def load_task_class(path: str) -> type[AnyTask]:
     task that can be made."""
     try:
         given = load_name(path)
-        found = given.task if isinstance(given, Pipeline) else load_class(path)
+        # Known by its plan: jobs of tasks import no pipelines.
+        found = given.task if hasattr(given, "plan") and not isinstance(given, type) else load_class(path)
     except PluginError as cause:
         raise ConfigError([ConfigProblem("task.class", path, str(cause))]) from cause
     problem = _shortcoming(found)

@@ -34,7 +34,7 @@ def forgotten(monkeypatch):
 
 
 def listed(folder):
-    return sorted(path.name for path in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir() if path.name != "__pycache__")
 
 
 @pytest.mark.parametrize("options", OPTIONS)
