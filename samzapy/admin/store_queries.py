@@ -272,8 +272,8 @@ class JobInspector(Inspector):
     def steps(self) -> Sequence[Mapping[str, object]]:
         task_class = load_task_class(self._config.task.task_class)
         # Known by its plan: jobs of tasks import no pipelines.
-        plan = getattr(task_class, "plan", None)
-        return plan.picture if hasattr(plan, "picture") else ()
+        steps: Sequence[Mapping[str, object]] = getattr(getattr(task_class, "plan", None), "picture", ())
+        return steps
 
     def entries(self, store: str, key: str) -> Sequence[Shown]:
         if store not in self.stores:

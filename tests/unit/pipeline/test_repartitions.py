@@ -1,4 +1,4 @@
-"""A pipeline of two stages: the windows of the second follow the watermarks of the first."""
+"""Pipelines of two stages: the second follows the watermarks of the first, and counts what it sends once."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,7 @@ from samzapy.pipeline import Count, Distinct, Pipeline, Tumbling
 from samzapy.testing.pipeline import PipelineDriver
 
 START = 1_700_000_040_000
+ONE_BY_ONE = {"task.guarantee": "effectively-once", "task.batch.max.messages": "1"}
 
 
 @dataclass
@@ -74,3 +75,20 @@ def test_a_crash_between_the_stages_loses_and_doubles_nothing(views):
     views.advance(1)
     views.advance(1)
     assert [each["readers"] for each in views.outputs("page-view-counts").messages] == [["ann", "bob"]]
+
+
+@pytest.mark.parametrize(
+    "keys", [ONE_BY_ONE, {"task.guarantee": "exactly-once"}], ids=lambda keys: keys["task.guarantee"]
+)
+def test_a_repartitioned_message_counts_once_after_a_crash(keys):
+    pipeline = Pipeline("counts")
+    pipeline.stream("kafka.in").key_by(lambda item: item["k"]).count()
+    with PipelineDriver(pipeline, keys, partitions=2) as driver:
+        driver.send("in", {"k": "a"}, key="x")
+        driver.send("in", {"k": "a"}, key="y")
+        driver.crash(at="commit.3")
+        driver.restart()
+        for _ in range(3):
+            driver.commit()
+            driver.advance(1)
+        assert [driver.store("by-k-count", number).get("a") for number in (0, 1)].count(2) == 1
