@@ -118,13 +118,18 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
                 '        # 6a toy\n        self._toy()\n        reach("commit.6a")\n        # 7\n',
             ),
             (
-                "    def _count(self, tasks",
-                ("    def _toy(self) -> None:\n        self._toys.inc()\n\n    def _count(self, tasks"),
+                "    def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:\n"
+                '        """The input',
+                (
+                    "    def _toy(self) -> None:\n        self._toys.inc()\n\n"
+                    "    def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:\n"
+                    '        """The input'
+                ),
             ),
         ],
         "tests/unit/container/commit/test_commit_order.py": [
             (
-                "GUARANTEES = [",
+                "COMMIT_MS = {",
                 (
                     "from samzapy import InitableTask, StreamTask\n"
                     "from samzapy.testing import TaskTestDriver\n\n\n"
@@ -150,7 +155,7 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
                     '        assert driver.store("texts").get("k") == "abcd"\n'
                     "        driver.commit()\n"
                     '        assert driver.changelog("texts").messages == ["ab", "abcd"]\n\n\n'
-                    "GUARANTEES = ["
+                    "COMMIT_MS = {"
                 ),
             )
         ],
