@@ -118,8 +118,10 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
                 '        # 6a toy\n        self._toy()\n        reach("commit.6a")\n        # 7\n',
             ),
             (
-                "    def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:\n"
-                '        """The input',
+                (
+                    "    def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:\n"
+                    '        """The input'
+                ),
                 (
                     "    def _toy(self) -> None:\n        self._toys.inc()\n\n"
                     "    def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:\n"
