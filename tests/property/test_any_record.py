@@ -229,7 +229,8 @@ def test_any_bytes_are_a_record_of_the_job_or_an_error_that_names_it(record):
 
 def used_inputs(data):
     known = planner.from_json(data)
-    assert_plain([(str(stream), each.first, each.grouped, each.last) for stream, each in known.items()])
+    # The bytes of a record have no lone surrogates: what reads them refuses those.
+    assert_plain([(each.first, each.grouped, each.last) for each in known.values()])
     with contextlib.suppress(EnvironmentFailure):
         follow_growth(known, dict.fromkeys(known, 4), keeps_state=True)
 
