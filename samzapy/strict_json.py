@@ -72,9 +72,11 @@ def decode(kind: type[T], data: bytes, known_format: int | None = None) -> T:
 def convert(kind: type[T], value: object) -> T:
     """Decoded plain JSON values as a `kind`. Raises ValueError."""
     try:
-        return msgspec.convert(value, kind, str_keys=True)
+        converted = msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as cause:
         raise ValueError(_field_first(cause)) from cause
+    encode(converted)  # raises ValueError for a lone surrogate
+    return converted
 
 
 def _check(found: object, known: int) -> None:

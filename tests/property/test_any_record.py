@@ -229,8 +229,7 @@ def test_any_bytes_are_a_record_of_the_job_or_an_error_that_names_it(record):
 
 def used_inputs(data):
     known = planner.from_json(data)
-    # The bytes of a record have no lone surrogates: what reads them refuses those.
-    assert_plain([(each.first, each.grouped, each.last) for each in known.values()])
+    assert_plain([(str(stream), each.first, each.grouped, each.last) for stream, each in known.items()])
     with contextlib.suppress(EnvironmentFailure):
         follow_growth(known, dict.fromkeys(known, 4), keeps_state=True)
 
@@ -324,6 +323,11 @@ def test_any_record_of_a_job_is_one_or_an_error_that_names_it(record, data):
     except SamzapyError as error:
         refusal = str(error)
     assert refusal.startswith(NAMED)
+
+
+def test_an_input_whose_name_is_no_text_is_refused():
+    with pytest.raises(RestoreError, match="the job's record of its inputs cannot be read"):
+        planner.from_json({"inputs": {"kafka.\ud800": {"first": 2, "grouped": 2, "last": 4}}})
 
 
 @given(mutations(SnapshotIndex(MARKER, {"a.sst": SnapshotFile("ab", 3)}).to_bytes().partition(b"\n")[2]))
