@@ -106,10 +106,10 @@ def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream
 
     Raises UnknownStream for an input that does not exist, ConfigError for a broadcast partition that does not.
     """
-    own = [stream for stream in config.task.inputs if config.stream(stream).repartition]
-    counts = {s: existing(s, describe).partitions for s in config.task.inputs if s not in own}
+    own = config.repartitions
+    counts = {each: existing(each, describe).partitions for each in config.task.inputs if each not in own}
     widest = max(counts.values(), default=1)
-    for stream in own:
+    for stream in sorted(own):
         description = describe(stream)
         if description is not None and description.partitions != widest:
             raise EnvironmentFailure(

@@ -197,6 +197,11 @@ class JobConfig:
         """The streams that fill stores without a changelog."""
         return frozenset().union(*(store.source.all_streams for store in self.stores.values() if store.source))
 
+    @property
+    def repartitions(self) -> frozenset[SystemStream]:
+        """The streams that connect steps of this job."""
+        return frozenset(stream for stream in self.task.inputs if self.stream(stream).repartition)
+
     def base_dir(self, store: StoreConfig) -> Path:
         return self.logged_store_base_dir if store.changelog is not None else self.non_logged_store_base_dir
 

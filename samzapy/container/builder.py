@@ -84,11 +84,7 @@ class ContainerBuilder:
             transactional_id(config.job_name, model.id),
             outputs_inside=config.task.guarantee.outputs_in_transaction,
             # What is repartitioned becomes state, which holds each input once.
-            inside=[
-                stream
-                for stream in config.task.inputs
-                if config.task.guarantee.outputs_have_ids and config.stream(stream).repartition
-            ],
+            inside=config.repartitions if config.task.guarantee.outputs_have_ids else (),
         )
         self._stream_serdes = StreamSerdes(config, plugins.serdes, plugins.task_class)
         self.tasks = TaskBuilder(
@@ -251,9 +247,8 @@ class ContainerBuilder:
 
     def _heads(self) -> dict[SystemStreamPartition, int]:
         # A drain ends what others write; the job's own tasks end the streams between its steps.
-        return self._clients.ends(
-            {ssp for ssp in self.model.ssps if not self.config.stream(ssp.system_stream).repartition}
-        )
+        own = self.config.repartitions
+        return self._clients.ends({ssp for ssp in self.model.ssps if ssp.system_stream not in own})
 
     def close(self) -> None:
         with ExitStack() as closing:

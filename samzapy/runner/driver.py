@@ -144,8 +144,7 @@ def delete_passed(prepared: PreparedJob, checks: Checks, on_event: Callable[[str
     """Delete the records of the streams between steps of the job that all commits have passed. Where that is not
     allowed, the retention of the streams does it, and a line says so."""
     config, names = prepared.config, [task.name for task in prepared.model.tasks]
-    own = {stream for stream in config.task.inputs if config.stream(stream).repartition}
-    deleted: dict[SystemStreamPartition, int] = {}
+    own, deleted = config.repartitions, dict[SystemStreamPartition, int]()
 
     def check() -> bool:
         clients, committed = checks.records.clients, checks.records.checkpoints.read(names).values()

@@ -250,7 +250,7 @@ class _CheckedJob(StartableJob):
         reported = [each.stream for each in self.config.metrics_reporters if each.stream]
         systems = self.config.systems
         specs |= {stream: new_stream(systems[stream.system], stream.stream, 1, LOG) for stream in reported}
-        between = [each for each in self.counts if self.config.stream(each).repartition and self.streams(each) is None]
+        between = [each for each in sorted(self.config.repartitions) if self.streams(each) is None]
         specs |= {each: new_stream(systems[each.system], each.stream, self.counts[each], LOG) for each in between}
         self.clients.create(specs)
         self.streams.fetch([*missing, *between])
@@ -268,11 +268,10 @@ class _CheckedJob(StartableJob):
 
     def _ends(self, model: JobModel) -> dict[SystemStreamPartition, int] | None:
         read = {ssp for task in model.tasks for ssp in task.ssps}
-        streams = {ssp: self.config.stream(ssp.system_stream) for ssp in read}
         # The job's own tasks end the streams between its steps.
-        bounded = {
-            ssp for ssp, stream in streams.items() if not stream.repartition and (self.until_end or stream.bounded)
-        }
+        own = self.config.repartitions
+        given = {ssp for ssp in read if ssp.system_stream not in own}
+        bounded = {ssp for ssp in given if self.until_end or self.config.stream(ssp.system_stream).bounded}
         return {ssp: offsets.upcoming for ssp, offsets in self.clients.offsets(bounded).items()} or None
 
 

@@ -122,8 +122,7 @@ class TaskBuilder:
         """The job in the names of senders. Streams that connect steps of the job end in each run anew, so there it is
         this run of it: what another run has ended has not ended in this one."""
         name = self._config.job_name
-        is_own = stream.system in self._config.systems and self._config.stream(stream).repartition
-        return f"{name}@{run_id}" if is_own else name
+        return f"{name}@{run_id}" if stream in self._config.repartitions else name
 
     def _control_of(self, name: str, start: TaskStart) -> ControlRecords:
         return self._control.of_task(name, partial(self._sending_job, start.run_id))
@@ -275,7 +274,7 @@ class TaskBuilder:
             senders={
                 ssp: f"{self._sending_job(start.run_id, ssp.system_stream)}/"
                 for ssp in intermediate
-                if self._config.stream(ssp.system_stream).repartition
+                if ssp.system_stream in self._config.repartitions
             },
         )
 
