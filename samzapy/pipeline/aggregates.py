@@ -18,7 +18,7 @@ from samzapy.operators.folds import Min as _Min
 from samzapy.operators.folds import Sum as _Sum
 from samzapy.operators.folds import Top as _Top
 from samzapy.pipeline.functions import Batch, Expression, form_of
-from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed
+from samzapy.pipeline.step import Opening, Receive, Step
 
 #: What of a message a fold takes: a function of its content, the name of a field, or None for the content.
 Value = Callable[[Any], Any] | Expression | None
@@ -33,15 +33,35 @@ class Part:
 
     def add_all(self, accumulated: Any, messages: Sequence[Any]) -> Any:
         """The accumulated value, in plain form, after these messages."""
-        fold, value = self.fold, self.value
+        value = self.value
         if isinstance(value, Expression):
             values = value.of_all(messages)
         else:
             values = messages if value is None else [value(message) for message in messages]
-        if not isinstance(fold, _Distinct):
-            return fold.add_all(accumulated, values)
-        # A set, kept as a list of its items in order of arrival.
+        return self.fold.add_all(accumulated, values)
+
+
+class _Items(Aggregation):
+    """A set, kept as a list of its items in the order of their arrival: stores keep no sets."""
+
+    @property
+    def name(self) -> str:
+        return "Distinct"
+
+    def init(self) -> list[Any]:
+        return []
+
+    def add(self, accumulated: list[Any], value: Any) -> list[Any]:
+        return self.add_all(accumulated, (value,))
+
+    def add_all(self, accumulated: list[Any], values: Sequence[Any]) -> list[Any]:
         return list(dict.fromkeys([*accumulated, *values]))
+
+    def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
+        return self.add_all(one, other)
+
+    def result(self, accumulated: list[Any]) -> list[Any]:
+        return list(accumulated)  # whoever gets it may change it
 
 
 def Count() -> Part:  # noqa: N802  # a constructor for its users
@@ -71,7 +91,7 @@ def Mean(value: Value = None) -> Part:  # noqa: N802
 
 def Distinct(value: Value = None) -> Part:  # noqa: N802
     """The different values of `value(message)`, as a list in the order of their arrival."""
-    return Part(_Distinct(), value)
+    return Part(_Items(), value)
 
 
 def Collect(value: Value = None) -> Part:  # noqa: N802
@@ -84,13 +104,17 @@ def Top(count: int, value: Value = None) -> Part:  # noqa: N802
     return Part(_Top(count), value)
 
 
+def _part_of(fold: Aggregation) -> Part:
+    return Part(_Items() if isinstance(fold, _Distinct) else fold)
+
+
 class Named(Aggregation):
     """Several aggregations at once. The accumulated value is a list with the one of each; the result is a dict."""
 
     def __init__(self, parts: Mapping[str, Part | Aggregation], kind: Any = None) -> None:
         """`kind`: the class of the messages. A part that takes whole messages takes them in plain form."""
         whole = None if kind is None else form_of(kind).to_plain
-        each = {name: part if isinstance(part, Part) else Part(part) for name, part in parts.items()}
+        each = {name: part if isinstance(part, Part) else _part_of(part) for name, part in parts.items()}
         self._parts = {
             name: replace(part, value=whole) if part.value is None and not isinstance(part.fold, _Count) else part
             for name, part in each.items()
@@ -103,7 +127,7 @@ class Named(Aggregation):
         return ",".join(f"{name}:{part.fold.name}" for name, part in self._parts.items())
 
     def init(self) -> list[Any]:
-        return [[] if isinstance(part.fold, _Distinct) else part.fold.init() for part in self._parts.values()]
+        return [part.fold.init() for part in self._parts.values()]
 
     def add(self, accumulated: list[Any], value: Any) -> list[Any]:
         return self.add_all(accumulated, (value,))
@@ -113,17 +137,12 @@ class Named(Aggregation):
         return [part.add_all(before, values) for part, before in parts]
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
-        return [
-            list(dict.fromkeys([*left, *right])) if isinstance(part.fold, _Distinct) else part.fold.merge(left, right)
-            for part, left, right in zip(self._parts.values(), one, other, strict=True)
-        ]
+        both = zip(self._parts.values(), one, other, strict=True)
+        return [part.fold.merge(left, right) for part, left, right in both]
 
     def result(self, accumulated: list[Any]) -> dict[str, Any]:
         values = zip(self._parts.items(), accumulated, strict=True)
-        return {
-            name: list(each) if isinstance(part.fold, _Distinct) else part.fold.result(each)
-            for (name, part), each in values
-        }
+        return {name: part.fold.result(each) for (name, part), each in values}
 
 
 class Reduced(Aggregation):
@@ -163,14 +182,11 @@ class Aggregate(Step):
     """The totals of each key, as a table. A batch gives the last total of each of its keys."""
 
     kind: ClassVar[str] = "aggregate"
+    keeps_state: ClassVar[bool] = True
     skips_nulls: ClassVar[bool] = True
     fold: Aggregation
     #: Whether nothing follows: then the store is all there is.
     is_last: bool = False
-
-    @property
-    def stores(self) -> Mapping[str, StoreNeed]:
-        return {self.name: StoreNeed()}
 
     @property
     def keeps_messages(self) -> bool:

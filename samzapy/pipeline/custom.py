@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from samzapy.api.event_time import TimerClock
 from samzapy.api.kv import KeyValueStore
 from samzapy.operators.deduplicate import Deduplicator
-from samzapy.pipeline.functions import Batch, of_batch, picked, refuse_unnamed, with_columns
+from samzapy.pipeline.functions import Batch, of_batch, refuse_unnamed, selected, with_columns
 from samzapy.pipeline.step import TIMERS, Opening, Receive, Step, StoreNeed
 
 
@@ -103,13 +103,10 @@ class Deduplicate(Step):
     """Passes on the first message of each key, or of each `key(message)` within a key, among the last `capacity`."""
 
     kind: ClassVar[str] = "deduplicate"
+    keeps_state: ClassVar[bool] = True
     key: Callable[..., Any] | None
     capacity: int
     is_batched = False
-
-    @property
-    def stores(self) -> Mapping[str, StoreNeed]:
-        return {self.name: StoreNeed()}
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         known = Deduplicator(task.context.get_store(self.name), self.capacity)
@@ -118,9 +115,7 @@ class Deduplicate(Step):
         def receive(batch: Batch) -> None:
             keys = batch.keys if keys_of is None else keys_of(batch)
             ids = map(str, keys) if keys is batch.keys else map("{}\0{}".format, batch.keys, keys)
-            kept = [place for place, name in enumerate(ids) if known.is_new_key(name)]
-            if kept:
-                emit(batch if len(kept) == len(batch) else picked(batch, kept))
+            emit(selected(batch, [known.is_new_key(name) for name in ids]))
 
         return [receive]
 

@@ -14,12 +14,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from samzapy.pipeline.functions import Batch, form_of, picked, with_columns
-from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed
+from samzapy.pipeline.functions import Batch, form_of, made_of
+from samzapy.pipeline.step import Opening, Receive, Step
 from samzapy.pipeline.tables import TableStore
 from samzapy.pipeline.timed import Joiner
 
@@ -37,14 +37,11 @@ class ByForeignKey(Step):
     """Gives a subscription for each change of a left row, under its foreign key; deletions go on to `answers`."""
 
     kind: ClassVar[str] = "foreign-key"
+    keeps_state: ClassVar[bool] = True
     table: TableStore
     on: Callable[[Any], Any]
     inner: bool
     is_batched = False
-
-    @property
-    def stores(self) -> Mapping[str, StoreNeed]:
-        return {self.name: StoreNeed()}
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         versions, befores = task.context.get_store(self.name), task.befores_of(self.table)
@@ -58,21 +55,17 @@ class ByForeignKey(Step):
 
         def receive(batch: Batch) -> None:
             held = versions.get_all(dict.fromkeys(batch.keys))
-            places, keys, messages = [], [], []
+            rows = []
             for place, (key, row, before) in enumerate(zip(batch.keys, batch.messages, befores, strict=True)):
                 version = held[key] = (held[key] or 0) + 1
                 now, then = key_of(row), key_of(before)
                 if then is not None and then != now:
-                    places.append(place)
-                    keys.append(then)
-                    messages.append({"key": key, "version": version, "row": None, "gone": now is None})
+                    rows.append((place, then, {"key": key, "version": version, "row": None, "gone": now is None}))
                 if now is not None:
-                    places.append(place)
-                    keys.append(now)
-                    messages.append({"key": key, "version": version, "row": form.to_plain(row), "gone": False})
+                    kept = {"key": key, "version": version, "row": form.to_plain(row), "gone": False}
+                    rows.append((place, now, kept))
             versions.put_all(held)
-            if places:
-                emit(with_columns(picked(batch, places), keys=keys, messages=messages))
+            emit(made_of(batch, rows))
 
         return [receive]
 
@@ -85,16 +78,13 @@ class Subscriptions(Step):
     """
 
     kind: ClassVar[str] = "subscriptions"
+    keeps_state: ClassVar[bool] = True
     joiner: Joiner
     left_type: Any
     result_type: Any
     right: TableStore
     inner: bool
     is_batched = False
-
-    @property
-    def stores(self) -> Mapping[str, StoreNeed]:
-        return {self.name: StoreNeed()}
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         kept, rights = task.context.get_store(self.name), task.context.get_store(self.right.name)
@@ -107,7 +97,7 @@ class Subscriptions(Step):
 
         def subscribe(batch: Batch) -> None:
             rows = rights.get_all(dict.fromkeys(batch.keys))
-            places, keys, messages = [], [], []
+            answers = []
             for place, (foreign, change) in enumerate(zip(batch.keys, batch.messages, strict=True)):
                 name, version, row = _prefix(foreign) + change["key"], change["version"], change["row"]
                 if row is None:
@@ -120,23 +110,17 @@ class Subscriptions(Step):
                     result = answer(version, row, rows[foreign])
                     if result["result"] is None and version == 1:
                         continue  # nothing was there before
-                places.append(place)
-                keys.append(change["key"])
-                messages.append(result)
-            if places:
-                emit(with_columns(picked(batch, places), keys=keys, messages=messages))
+                answers.append((place, change["key"], result))
+            emit(made_of(batch, answers))
 
         def change(batch: Batch) -> None:
-            places, keys, messages = [], [], []
+            answers = []
             for place, (foreign, right) in enumerate(zip(batch.keys, batch.messages, strict=True)):
                 prefix = _prefix(foreign)
                 with kept.prefix(prefix) as subscribed:
                     for name, (version, row) in subscribed:
-                        places.append(place)
-                        keys.append(name[len(prefix) :])
-                        messages.append(answer(version, row, right))
-            if places:
-                emit(with_columns(picked(batch, places), keys=keys, messages=messages))
+                        answers.append((place, name[len(prefix) :], answer(version, row, right)))
+            emit(made_of(batch, answers))
 
         return [subscribe, change]
 
@@ -153,14 +137,9 @@ class Answers(Step):
 
         def receive(batch: Batch) -> None:
             newest = versions.get_all(dict.fromkeys(batch.keys))
-            places = [
-                place
-                for place, (key, answer) in enumerate(zip(batch.keys, batch.messages, strict=True))
-                if answer["version"] == newest[key]
-            ]
-            if places:
-                results = [batch.messages[at]["result"] for at in places]
-                rows = [None if result is None else object_of(result) for result in results]
-                emit(with_columns(picked(batch, places), messages=rows))
+            answers = enumerate(zip(batch.keys, batch.messages, strict=True))
+            results = [(at, key, each["result"]) for at, (key, each) in answers if each["version"] == newest[key]]
+            rows = [(at, key, None if result is None else object_of(result)) for at, key, result in results]
+            emit(made_of(batch, rows))
 
         return [receive]

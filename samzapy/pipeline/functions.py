@@ -9,13 +9,12 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.task import takes
-from samzapy.serializers.typed import json_form
+from samzapy.serializers.typed import PlainForm, json_form
 
 Batch = MessageBatch[Any, Any]
 #: From a batch to one value per message.
@@ -153,20 +152,39 @@ def picked(batch: Batch, places: Sequence[int]) -> Batch:
     )
 
 
-@dataclass(frozen=True)
-class Form:
-    """How objects of a class travel inside of others."""
-
-    to_plain: Callable[[Any], Any]
-    from_plain: Callable[[Any], Any]
+def selected(batch: Batch, wanted: Sequence[Any]) -> Batch:
+    """The messages for which `wanted` is true; the batch itself if that is all of them."""
+    places = [place for place, value in enumerate(wanted) if value]
+    return batch if len(places) == len(batch) else picked(batch, places)
 
 
-def form_of(kind: Any) -> Form:
-    """The form of a class, None for plain values."""
-    if kind is None:
-        return Form(lambda item: item, lambda item: item)
-    form = json_form(kind)
-    return Form(form.to_plain, form.from_plain)
+def made_of(batch: Batch, rows: Sequence[tuple[int, Any, Any]]) -> Batch:
+    """Other messages in place of a batch's: of each row, with the place of the message that it comes from, the key and
+    the content."""
+    made = picked(batch, [place for place, _, _ in rows])
+    return with_columns(made, keys=[key for _, key, _ in rows], messages=[message for _, _, message in rows])
+
+
+def of_rows(function: Callable[..., Any]) -> OfBatch:
+    """A user's function as a function of changes of a table: a deletion stays one."""
+    of_all = of_batch(function)
+
+    def of_changes(batch: Batch) -> Sequence[Any]:
+        places = [place for place, row in enumerate(batch.messages) if row is not None]
+        results: list[Any] = [None] * len(batch)
+        for place, result in zip(places, of_all(picked(batch, places)) if places else (), strict=True):
+            results[place] = result
+        return results
+
+    return of_changes
+
+
+def form_of(kind: Any) -> PlainForm:
+    """How objects of a class travel inside of others; None: plain values do as they are."""
+    return _AS_IT_IS if kind is None else json_form(kind)
+
+
+_AS_IT_IS = PlainForm(lambda item: item, lambda item: item, str, None)
 
 
 def refuse_unnamed(batch: Batch) -> None:
@@ -190,7 +208,7 @@ def without_nulls(batch: Batch) -> Batch:
     """The messages that are not null."""
     if type(None) not in map(type, batch.messages):
         return batch
-    return picked(batch, [place for place, item in enumerate(batch.messages) if item is not None])
+    return selected(batch, [item is not None for item in batch.messages])
 
 
 def with_columns(batch: Batch, *, keys: Sequence[Any] | None = None, messages: Sequence[Any] | None = None) -> Batch:

@@ -143,9 +143,9 @@ class Stream(_Flow):
     #: Whether the messages of a key are in one task.
     keyed = True
 
-    def then(self, step: Step, kind: str = "") -> Stream:
-        """The messages that a further step gives."""
-        found = Stream(self.pipeline, self.pipeline.add(step, f"{self.path}-{kind or step.kind}"), self.path)
+    def then(self, step: Step, name: str = "") -> Stream:
+        """The messages that a further step gives. Raises ConfigError for a name that cannot be one."""
+        found = Stream(self.pipeline, self.pipeline.add(step, self.named(name, step.kind)), self.path)
         found.keyed = self.keyed
         return found
 
@@ -221,12 +221,8 @@ class Stream(_Flow):
         return self._table(Named(parts, self.step.value_type), self.named(name, "aggregate"))
 
     def _table(self, fold: Aggregation, name: str, value_type: Any = None) -> Table:
-        keyed = self.together()
-        return Table(
-            self.pipeline,
-            self.pipeline.add(Aggregate(inputs=(keyed.step,), fold=fold, value_type=value_type), name),
-            name,
-        )
+        step = Aggregate(inputs=(self.together().step,), fold=fold, value_type=value_type)
+        return Table(self.pipeline, self.pipeline.add(step, name), name)
 
     def window(
         self, windows: WindowDefinition, *, emit: Emission | None = None, idle: Duration | None = None, name: str = ""
@@ -252,7 +248,7 @@ class Stream(_Flow):
             return self._lookup(other, joiner, how, on)
         if within is None:
             raise ValueError("a join of two streams needs within=Within(...)")
-        return self._join(other, joiner, name or "join", how, rules, within=within)
+        return self._join(other, joiner, name or f"{self.path}-join-{other.path}", how, rules, within=within)
 
     def join_as_of(
         self,
@@ -265,7 +261,7 @@ class Stream(_Flow):
         name: str = "",
     ) -> Stream:
         """Each message with the newest message of `other` of its key that is not younger."""
-        return self._join(other, joiner, name or "as-of", how, rules, tolerance=tolerance)
+        return self._join(other, joiner, name or f"{self.path}-as-of-{other.path}", how, rules, tolerance=tolerance)
 
     def _join(
         self, other: Stream, joiner: Joiner, name: str, how: str, rules: TimeRules | None, **options: Any
@@ -280,11 +276,10 @@ class Stream(_Flow):
             value_type=returned_by(joiner),
             **options,
         )
-        named = name if name not in {"join", "as-of"} else f"{self.path}-{name}-{other.path}"
-        return Stream(self.pipeline, self.pipeline.add(step, named), named)
+        return Stream(self.pipeline, self.pipeline.add(step, name), name)
 
     def _lookup(self, table: Table, joiner: Joiner, how: str, on: Callable[..., Any] | None) -> Stream:
-        everywhere = table.is_everywhere
+        everywhere = table.step.is_everywhere
         if on is not None and not everywhere:
             raise ValueError(f"a lookup with on=... needs table({table.path!r}, everywhere=True)")
         stream = self if everywhere else self.together()
@@ -294,7 +289,7 @@ class Stream(_Flow):
             joiner=joiner,
             table=stored,
             on=on,
-            inner=how == "inner",
+            inner=_sides(how)[1],
             value_type=returned_by(joiner),
         )
         return stream.then(step)
@@ -303,7 +298,7 @@ class Stream(_Flow):
         """The first message of each key, or of each `key(message)` within a key, among the last `capacity`."""
         keyed = self.together()
         step = Deduplicate(inputs=(keyed.step,), key=key, capacity=capacity, value_type=self.step.value_type)
-        return Stream(self.pipeline, self.pipeline.add(step, self.named(name, "deduplicate")), self.path)
+        return keyed.then(step, name)
 
     def process(
         self,
@@ -314,8 +309,8 @@ class Stream(_Flow):
     ) -> Stream:
         """The way down: `function(message, handle)`, with a state by key and timers; `handle.send` passes messages
         on."""
-        step = Process(inputs=(self.together().step,), function=function, on_timer=on_timer)
-        return Stream(self.pipeline, self.pipeline.add(step, self.named(name, "process")), self.path)
+        keyed = self.together()
+        return keyed.then(Process(inputs=(keyed.step,), function=function, on_timer=on_timer), name)
 
     def map_async(
         self,
@@ -342,9 +337,7 @@ class Stream(_Flow):
             cache_ms=0 if cache is None else milliseconds(cache, "cache", 1),
             key=key,
         )
-        found = Stream(self.pipeline, self.pipeline.add(step, self.named(name, "map-async")), self.path)
-        found.keyed = self.keyed
-        return found
+        return self.then(step, name)
 
     def to(self, stream: str) -> None:
         """Send the messages to `system.stream`, with their keys and event times."""
@@ -405,10 +398,9 @@ class Windowed:
 class Table(_Flow):
     """The newest row of each key. A change is a message; None is a deletion."""
 
-    @property
-    def is_everywhere(self) -> bool:
-        """Whether each task has all rows."""
-        return self.step.is_everywhere
+    def then(self, step: Step, name: str) -> Table:
+        """The rows that a further step gives."""
+        return Table(self.pipeline, self.pipeline.add(step, name), name)
 
     def stored(self) -> TableStore:
         """The step with the rows in a store."""
@@ -422,13 +414,13 @@ class Table(_Flow):
     def filter(self, predicate: Callable[..., Any]) -> Table:
         """The rows for which `predicate` is true."""
         step = TableFilter(inputs=(self.step,), predicate=predicate, value_type=self.step.value_type)
-        return Table(self.pipeline, self.pipeline.add(step, f"{self.path}-filter"), f"{self.path}-filter")
+        return self.then(step, f"{self.path}-filter")
 
     def map_values(self, function: Callable[..., Any], value_type: Any = None) -> Table:
         """`function` of each row."""
         kind = value_type if value_type is not None else returned_by(function)
         step = TableMap(inputs=(self.step,), function=function, value_type=kind)
-        return Table(self.pipeline, self.pipeline.add(step, f"{self.path}-map"), f"{self.path}-map")
+        return self.then(step, f"{self.path}-map")
 
     def join(
         self,
@@ -446,8 +438,7 @@ class Table(_Flow):
         left, right = self.stored(), other.stored()
         kind, inner = returned_by(joiner), _sides(how)
         step = JoinOfTables(inputs=(left, right), tables=(left, right), joiner=joiner, inner=inner, value_type=kind)
-        path = name or f"{self.path}-join-{other.path}"
-        return Table(self.pipeline, self.pipeline.add(step, path), path)
+        return self.then(step, name or f"{self.path}-join-{other.path}")
 
     def _join_by_foreign_key(
         self, other: Table, joiner: Joiner, how: str, on: Callable[[Any], Any], name: str
@@ -468,10 +459,8 @@ class Table(_Flow):
             f"{path}-rows",
         )
         answered = Stream(pipeline, kept, path).through(f"{path}-answers")
-        step = pipeline.add(
-            Answers(inputs=(answered.step,), of=by_key, value_type=returned_by(joiner)), f"{path}-result"
-        )
-        return Table(pipeline, step, f"{path}-result")
+        step = Answers(inputs=(answered.step,), of=by_key, value_type=returned_by(joiner))
+        return self.then(step, f"{path}-result")
 
     def changes(self) -> Stream:
         """The changes as a stream, without the deletions."""

@@ -84,7 +84,7 @@ class Plan:
             keys |= self._of_streams(step)
             keys |= self._of_stores(step)
         if self.signatures:
-            keys |= self._of_store(STEPS, "string", "string")
+            keys |= self._of_store(STEPS, "string")
         return {**keys, **given}
 
     def _of_streams(self, step: Step) -> dict[str, str]:
@@ -113,17 +113,17 @@ class Plan:
             if need.timers:
                 keys |= {f"stores.{name}.factory": "timers", f"stores.{name}.changelog": self._changelog(name)}
                 continue
-            keys |= self._of_store(name, need.key_serde, "json")
+            keys |= self._of_store(name, "json")
             if need.value_type is not None:
                 keys[f"stores.{name}.msg.type"] = path_of(need.value_type)
             if need.ttl_ms:
                 keys[f"stores.{name}.rocksdb.ttl.ms"] = str(need.ttl_ms)
         return keys
 
-    def _of_store(self, name: str, key_serde: str, msg_serde: str) -> dict[str, str]:
+    def _of_store(self, name: str, msg_serde: str) -> dict[str, str]:
         return {
             f"stores.{name}.factory": "rocksdb",
-            f"stores.{name}.key.serde": key_serde,
+            f"stores.{name}.key.serde": "string",
             f"stores.{name}.msg.serde": msg_serde,
             f"stores.{name}.changelog": self._changelog(name),
         }

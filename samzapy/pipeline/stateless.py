@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any, ClassVar
 
 from samzapy.api.collector import Sink
 from samzapy.api.stream import SystemStream
-from samzapy.pipeline.functions import Batch, Expression, of_batch, picked, with_columns, without_nulls
+from samzapy.pipeline.functions import Batch, Expression, made_of, of_batch, selected, with_columns
 from samzapy.pipeline.step import Opening, Receive, Step
 
 
@@ -19,14 +18,15 @@ class Source(Step):
 
     kind: ClassVar[str] = "stream"
     stream: SystemStream
-    key_type: Any = None
     nulls: bool = False
     everywhere: bool = False
     time: Callable[..., Any] | None = None
 
+    has_positions = True
+
     @property
-    def has_positions(self) -> bool:
-        return True
+    def skips_nulls(self) -> bool:  # type: ignore[override]  # as the other steps know it
+        return not self.nulls
 
     @property
     def is_everywhere(self) -> bool:
@@ -44,10 +44,7 @@ class Source(Step):
             return Batch(batch.ssp, batch.offsets, batch.keys, batch.messages, times, batch.headers)
 
         def receive(batch: Batch) -> None:
-            if not self.nulls:
-                batch = without_nulls(batch)
-            if batch:
-                emit(batch if time is None else at_its_times(batch))
+            emit(batch if time is None else at_its_times(batch))
 
         return [receive]
 
@@ -69,15 +66,7 @@ class Filter(Step):
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         predicate = of_batch(self.predicate)
-
-        def receive(batch: Batch) -> None:
-            kept = [place for place, wanted in enumerate(predicate(batch)) if wanted]
-            if len(kept) == len(batch):
-                emit(batch)
-            elif kept:
-                emit(picked(batch, kept))
-
-        return [receive]
+        return [lambda batch: emit(selected(batch, predicate(batch)))]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -108,14 +97,8 @@ class FlatMap(Step):
         function = of_batch(self.function)
 
         def receive(batch: Batch) -> None:
-            places: list[int] = []
-            messages: list[Any] = []
-            for place, results in enumerate(function(batch)):
-                before = len(messages)
-                messages += results
-                places += repeat(place, len(messages) - before)
-            if places:
-                emit(with_columns(picked(batch, places), messages=messages))
+            results = enumerate(zip(batch.keys, function(batch), strict=True))
+            emit(made_of(batch, [(place, key, result) for place, (key, several) in results for result in several]))
 
         return [receive]
 
@@ -186,9 +169,7 @@ class Through(Step):
     kind: ClassVar[str] = "through"
     stream: SystemStream
 
-    @property
-    def keeps_messages(self) -> bool:
-        return True
+    keeps_messages = True
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         return [_sender(task, self.stream)]

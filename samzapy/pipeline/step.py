@@ -26,7 +26,6 @@ class StoreNeed:
     value_type: Any = None
     ttl_ms: int = 0
     timers: bool = False
-    key_serde: str = "string"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -40,6 +39,8 @@ class Step(ABC):
 
     #: What the step does, for `explain` and for the record of a job's steps.
     kind: ClassVar[str]
+    #: Whether it has a store of plain values, with its name.
+    keeps_state: ClassVar[bool] = False
     #: Whether it leaves out null messages, of which a stream has some behind a function that returns None.
     skips_nulls: ClassVar[bool] = False
     #: Whether its time follows from watermarks of its own, as that of windows does.
@@ -48,7 +49,7 @@ class Step(ABC):
     @property
     def stores(self) -> Mapping[str, StoreNeed]:
         """Its stores, by name."""
-        return {}
+        return {self.name: StoreNeed()} if self.keeps_state else {}
 
     @property
     def signature(self) -> str:
@@ -88,11 +89,9 @@ class Step(ABC):
         return guarded
 
     def receiver(self, receive: Receive, number: int) -> Receive:
-        """The function of an input, as others call it."""
+        """The function of an input, as others call it; also with an empty batch."""
         skips_nulls = self.skips_nulls
         is_unnamed = self.keeps_messages and self.inputs[number].value_type is None
-        if not skips_nulls and not is_unnamed:
-            return self.guarded(receive)
 
         def checked(batch: Batch) -> None:
             if is_unnamed:
@@ -214,18 +213,17 @@ class Opening:
 
     def seen_by(self, ports: Sequence[Port], types: Mapping[SystemStream, Any]) -> Context:
         """The context of the task, in which it reads these ports and nothing else."""
-        marked = {
-            name
-            for port in ports
-            for origin, name in port.origins.items()
-            if origin.system_stream in self._own or origin in self.clocks or origin.system == OF_STEP
-        }
+        marked = {name for port in ports for origin, name in port.origins.items() if self._is_marked(origin)}
         return replace(self.context, task=_Ports(self.context.task, ports, types, marked))  # type: ignore[arg-type]
 
     def follow(self, port: Port, mark: Callable[[SystemStreamPartition, int], None]) -> None:
         """Call `mark(partition of the port, time)` as the watermarks of its partitions move."""
-        for origin, name in port.origins.items():
+        for origin, name in filter(lambda item: self._is_marked(item[0]), port.origins.items()):
             self.followers.setdefault(origin, []).append(partial(mark, name))
+
+    def _is_marked(self, origin: SystemStreamPartition) -> bool:
+        """Whether the event time of a partition comes from watermarks: of the job's own streams, and of steps."""
+        return origin.system == OF_STEP or origin.system_stream in self._own
 
     def timed(self, step: Step, advance: Callable[[], None], finish: Callable[[], None]) -> Timed:
         """Call `advance` as time passes, and `finish` at the end of the step's inputs."""

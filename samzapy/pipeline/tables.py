@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from samzapy.pipeline.functions import Batch, of_batch, picked, with_columns
+from samzapy.pipeline.functions import Batch, made_of, of_batch, of_rows, selected, with_columns
 from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed, ignore
 from samzapy.pipeline.timed import Joiner
 
@@ -20,10 +20,7 @@ class TableStore(Step):
     """Keeps the newest message of each key. A null message deletes its key."""
 
     kind: ClassVar[str] = "table"
-
-    @property
-    def keeps_messages(self) -> bool:
-        return True
+    keeps_messages = True
 
     @property
     def stores(self) -> Mapping[str, StoreNeed]:
@@ -59,15 +56,11 @@ class TableFilter(Step):
     is_batched = False
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        predicate = of_batch(self.predicate)
+        predicate = of_rows(self.predicate)
 
         def receive(batch: Batch) -> None:
-            rows = [place for place, row in enumerate(batch.messages) if row is not None]
-            kept = [None] * len(batch)
-            if rows:
-                for place, wanted in zip(rows, predicate(picked(batch, rows)), strict=True):
-                    kept[place] = batch.messages[place] if wanted else None
-            emit(with_columns(batch, messages=kept))
+            rows = zip(batch.messages, predicate(batch), strict=True)
+            emit(with_columns(batch, messages=[row if wanted else None for row, wanted in rows]))
 
         return [receive]
 
@@ -81,16 +74,8 @@ class TableMap(Step):
     is_batched = False
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        function = of_batch(self.function)
-
-        def receive(batch: Batch) -> None:
-            rows = [place for place, row in enumerate(batch.messages) if row is not None]
-            results: list[Any] = [None] * len(batch)
-            for place, result in zip(rows, function(picked(batch, rows)) if rows else (), strict=True):
-                results[place] = result
-            emit(with_columns(batch, messages=results))
-
-        return [receive]
+        function = of_rows(self.function)
+        return [lambda batch: emit(with_columns(batch, messages=function(batch)))]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -98,14 +83,10 @@ class Changes(Step):
     """The changes of a table as a stream, without its deletions."""
 
     kind: ClassVar[str] = "changes"
+    skips_nulls: ClassVar[bool] = True
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        def receive(batch: Batch) -> None:
-            kept = [place for place, row in enumerate(batch.messages) if row is not None]
-            if kept:
-                emit(batch if len(kept) == len(batch) else picked(batch, kept))
-
-        return [receive]
+        return [emit]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -131,11 +112,7 @@ class Lookup(Step):
             rows = store.get_all({key for key in keys if key is not None})
             found = [rows.get(key) for key in keys]
             if inner:
-                kept = [place for place, row in enumerate(found) if row is not None]
-                if not kept:
-                    return
-                if len(kept) < len(batch):
-                    batch, found = picked(batch, kept), [found[place] for place in kept]
+                batch, found = selected(batch, [row is not None for row in found]), [r for r in found if r is not None]
             emit(with_columns(batch, messages=[joiner(*pair) for pair in zip(batch.messages, found, strict=True)]))
 
         return [receive, ignore]
@@ -169,17 +146,15 @@ class JoinOfTables(Step):
 
             def receive(batch: Batch) -> None:
                 rows = other.get_all(dict.fromkeys(batch.keys))
-                places, results = [], []
+                changes = []
                 for place, (key, new, before) in enumerate(zip(batch.keys, batch.messages, befores, strict=True)):
                     row = rows[key]
                     pair, pair_before = ((new, row), (before, row)) if side == 0 else ((row, new), (row, before))
                     joined = result(*pair)
                     was = before if are_related else result(*pair_before)
                     if joined is not None or was is not None:
-                        places.append(place)
-                        results.append(joined)
-                if places:
-                    emit(with_columns(picked(batch, places), messages=results))
+                        changes.append((place, key, joined))
+                emit(made_of(batch, changes))
 
             return receive
 

@@ -120,7 +120,7 @@ class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask,
         opening = self._opening
         for origin, followers in opening.followers.items():
             time_ms = self._time_of([origin])
-            if time_ms is not None and (origin.system == OF_STEP or origin.system_stream in self.plan.own_streams):
+            if time_ms is not None:
                 for follow in followers:
                     follow(time_ms)
         for clock in self._clocks:

@@ -7,7 +7,7 @@ that is behind is not late.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from samzapy.operators.windows import (
 from samzapy.operators.windows.windows import Emission
 from samzapy.pipeline.aggregates import Named, keeps
 from samzapy.pipeline.functions import Batch
-from samzapy.pipeline.step import Opening, Port, Receive, Step, StoreNeed, clock_of, ignore
+from samzapy.pipeline.step import Opening, Port, Receive, Step, clock_of, ignore
 
 
 @dataclass(eq=False, kw_only=True)
@@ -33,6 +33,7 @@ class Windows(Step):
     """The aggregation of each window of a key, as messages with `key`, `start`, `end`, `kind` and the results."""
 
     kind: ClassVar[str] = "window"
+    keeps_state: ClassVar[bool] = True
     skips_nulls: ClassVar[bool] = True
     keeps_time: ClassVar[bool] = True
     definition: WindowDefinition
@@ -45,10 +46,6 @@ class Windows(Step):
     @property
     def keeps_messages(self) -> bool:
         return keeps(self.fold)
-
-    @property
-    def stores(self) -> Mapping[str, StoreNeed]:
-        return {self.name: StoreNeed()}
 
     @property
     def signature(self) -> str:
@@ -137,6 +134,7 @@ class JoinOfStreams(Step):
     """Pairs of messages of two streams. `wanted`: the sides that a result must have."""
 
     kind: ClassVar[str] = "join"
+    keeps_state: ClassVar[bool] = True
     skips_nulls: ClassVar[bool] = True
     keeps_time: ClassVar[bool] = True
     joiner: Joiner
@@ -146,13 +144,7 @@ class JoinOfStreams(Step):
     tolerance: Duration | None = None
     inner: tuple[bool, bool] = (True, True)
 
-    @property
-    def keeps_messages(self) -> bool:
-        return True
-
-    @property
-    def stores(self) -> Mapping[str, StoreNeed]:
-        return {self.name: StoreNeed()}
+    keeps_messages = True
 
     @property
     def signature(self) -> str:
@@ -181,8 +173,6 @@ class JoinOfStreams(Step):
                 for pair in joined
                 if (pair.left is not None or not needs_left) and (pair.right is not None or not needs_right)
             ]
-            if not wanted:
-                return
             emit(
                 Batch(
                     clock_of(self),
