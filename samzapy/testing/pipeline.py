@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from samzapy.pipeline import Pipeline
 from samzapy.testing.driver import ManualClock, TaskTestDriver
@@ -32,7 +31,3 @@ class PipelineDriver(TaskTestDriver):
         """`config`: keys on top of the pipeline's. Otherwise as TaskTestDriver."""
         keys = pipeline.plan.keys(config or {})
         super().__init__(pipeline.task, keys, partitions=partitions, clock=clock, patience_s=patience_s)
-
-    def store(self, name: str, partition: int = 0, *, task: str | None = None) -> Any:
-        """The store of a step, by the step's name."""
-        return super().store(name, partition, task=task)
