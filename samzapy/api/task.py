@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any, Generic
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, ClassVar, Generic
 
 from samzapy.api.batch import BatchTask
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context, JobContext
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import K, V
+from samzapy.api.stream import SystemStream
 
 
 class StreamTask(ABC, Generic[K, V]):
@@ -133,9 +134,15 @@ class CopartitionedTask:
     same partitioner.
     """
 
+    #: The inputs whose equal keys have to meet, by who needs them; None: all inputs of the task.
+    copartitioned: ClassVar[Mapping[str, Collection[SystemStream]] | None] = None
+
 
 class WindowableTask(Ability):
     """A task with a timer."""
+
+    #: Whether it does not work without its timer: then a job with `task.window.ms` <= 0 is refused.
+    needs_window: ClassVar[bool] = False
 
     @abstractmethod
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:

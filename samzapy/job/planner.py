@@ -212,12 +212,15 @@ GROUPERS: dict[str, Callable[[Iterable[SystemStreamPartition]], Groups]] = {
 }
 
 
-def parted(config: JobConfig, inputs: Mapping[SystemStream, InputPartitions]) -> str | None:
-    """The reason why equal keys do not meet in one task; None if they do. Broadcast inputs meet everything.
+def parted(
+    config: JobConfig, inputs: Mapping[SystemStream, InputPartitions], of: Collection[SystemStream] | None = None
+) -> str | None:
+    """The reason why equal keys of all inputs, or of these, do not meet in one task; None if they do. Broadcast inputs
+    meet everything.
 
     The counts by which the tasks are grouped decide: an input that has grown since brings its keys to the old tasks.
     """
-    counts = {stream: inputs[stream].grouped for stream in config.task.inputs}
+    counts = {stream: inputs[stream].grouped for stream in config.task.inputs if of is None or stream in of}
     shown = " ".join(f"{stream}={count}" for stream, count in counts.items())
     if config.grouper == "partition" and len(set(counts.values())) > 1:
         return f"partition counts differ: {shown}; messages of equal keys do not meet in one task"
@@ -229,9 +232,13 @@ def parted(config: JobConfig, inputs: Mapping[SystemStream, InputPartitions]) ->
 def check_copartitioned(
     config: JobConfig, inputs: Mapping[SystemStream, InputPartitions], task_class: type[AnyTask]
 ) -> None:
-    """Raise EnvironmentFailure if the task joins its inputs and their keys do not meet."""
-    if issubclass(task_class, CopartitionedTask) and (apart := parted(config, inputs)):
-        raise EnvironmentFailure(f"task.inputs: {apart}, and {task_class.__name__} joins them")
+    """Raise EnvironmentFailure if the task joins its inputs, or some of them, and their keys do not meet."""
+    if not issubclass(task_class, CopartitionedTask):
+        return
+    needs = task_class.copartitioned
+    for who, of in {f"{task_class.__name__} joins them": None}.items() if needs is None else needs.items():
+        if apart := parted(config, inputs, of):
+            raise EnvironmentFailure(f"task.inputs: {apart}, and {who}")
 
 
 def plan(

@@ -138,6 +138,7 @@ class Lookups(Step):
     cache_ms: int = 0
     key: Callable[..., Any] | None = None
     is_batched = False
+    together = ()
 
     @property
     def stores(self) -> Mapping[str, StoreNeed]:

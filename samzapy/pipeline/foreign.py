@@ -132,6 +132,10 @@ class Answers(Step):
     kind: ClassVar[str] = "answers"
     of: ByForeignKey
 
+    @property
+    def together(self) -> Sequence[Step]:
+        return (*self.inputs, self.of)
+
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         versions, object_of = task.context.get_store(self.of.name), form_of(self.value_type).from_plain
 

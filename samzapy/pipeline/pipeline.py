@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 from samzapy.api.collector import Sink
 from samzapy.api.stream import SystemStream
-from samzapy.api.task import CopartitionedTask
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.folds import Aggregation
 from samzapy.operators.folds import Count as CountFold
@@ -19,9 +18,9 @@ from samzapy.pipeline.aggregates import Aggregate, Named, Part, Reduced
 from samzapy.pipeline.custom import Deduplicate, Handle, Lookups, Process
 from samzapy.pipeline.foreign import Answers, ByForeignKey, Subscriptions
 from samzapy.pipeline.functions import name_of, returned_by
-from samzapy.pipeline.plan import Plan, check_name, free_name, in_order
+from samzapy.pipeline.plan import STEPS, Plan, check_name, free_name, in_order
 from samzapy.pipeline.stateless import Filter, FlatMap, KeyBy, Map, Merge, Peek, Source, Through, To, ToSink
-from samzapy.pipeline.step import Step
+from samzapy.pipeline.step import TIMERS, Step
 from samzapy.pipeline.tables import Changes, JoinOfTables, Lookup, TableFilter, TableMap, TableStore
 from samzapy.pipeline.task import PipelineTask
 from samzapy.pipeline.timed import Joiner, JoinOfStreams, Late, Windows
@@ -84,9 +83,9 @@ class Pipeline:
     @cached_property
     def task(self) -> type[PipelineTask]:
         """The task class of the job."""
-        joins = any(isinstance(step, JoinOfStreams | JoinOfTables | Lookup) for step in self.plan.steps)
-        bases = (PipelineTask, CopartitionedTask) if joins else (PipelineTask,)
-        return type("PipelineTask", bases, {"plan": self.plan, "__doc__": f"The task of pipeline '{self.name}'."})
+        about = f"The task of pipeline '{self.name}'."
+        members = {"plan": self.plan, "copartitioned": self.plan.copartitioned, "__doc__": about}
+        return type("PipelineTask", (PipelineTask,), members)
 
     def explain(self) -> str:
         """The steps, with their stores and streams, as text."""
@@ -96,7 +95,7 @@ class Pipeline:
         """Add a step under a name, with a number behind it if that is taken."""
         if "plan" in vars(self):
             raise RuntimeError(f"pipeline '{self.name}' has been run or explained: it takes no more steps")
-        step.name = free_name(name, {each.name for each in self._steps})
+        step.name = free_name(name, {STEPS, TIMERS, *(each.name for each in self._steps)})
         self._steps.append(step)
         return step
 
@@ -245,10 +244,13 @@ class Stream(_Flow):
         everywhere. With a stream: the pairs of a key `within` each other. `joiner(left, right)` makes a result; `how`:
         inner, left (right may be None), and for streams outer."""
         if isinstance(other, Table):
-            return self._lookup(other, joiner, how, on)
-        if within is None:
-            raise ValueError("a join of two streams needs within=Within(...)")
-        return self._join(other, joiner, name or f"{self.path}-join-{other.path}", how, rules, within=within)
+            if within is not None or rules is not None:
+                raise ValueError("a join with a table takes the present row: within and rules belong to two streams")
+            return self._lookup(other, joiner, how, on, name)
+        if within is None or on is not None:
+            raise ValueError("a join of two streams needs within=Within(...), and takes no on=...: it is by key")
+        sides = _sides(how, "inner", "left", "outer")
+        return self._join(other, joiner, name or f"{self.path}-join-{other.path}", sides, rules, within=within)
 
     def join_as_of(
         self,
@@ -260,11 +262,18 @@ class Stream(_Flow):
         rules: TimeRules | None = None,
         name: str = "",
     ) -> Stream:
-        """Each message with the newest message of `other` of its key that is not younger."""
-        return self._join(other, joiner, name or f"{self.path}-as-of-{other.path}", how, rules, tolerance=tolerance)
+        """Each message with the newest message of `other` of its key that is not younger. `how`: inner, left."""
+        sides = _sides(how, "inner", "left")
+        return self._join(other, joiner, name or f"{self.path}-as-of-{other.path}", sides, rules, tolerance=tolerance)
 
     def _join(
-        self, other: Stream, joiner: Joiner, name: str, how: str, rules: TimeRules | None, **options: Any
+        self,
+        other: Stream,
+        joiner: Joiner,
+        name: str,
+        inner: tuple[bool, bool],
+        rules: TimeRules | None,
+        **options: Any,
     ) -> Stream:
         # A join tells messages apart by their positions.
         sides = [stream.together() if stream.step.has_positions else stream.through() for stream in (self, other)]
@@ -272,13 +281,13 @@ class Stream(_Flow):
             inputs=(sides[0].step, sides[1].step),
             joiner=joiner,
             rules=rules or TimeRules(),
-            inner=_sides(how),
+            inner=inner,
             value_type=returned_by(joiner),
             **options,
         )
         return Stream(self.pipeline, self.pipeline.add(step, name), name)
 
-    def _lookup(self, table: Table, joiner: Joiner, how: str, on: Callable[..., Any] | None) -> Stream:
+    def _lookup(self, table: Table, joiner: Joiner, how: str, on: Callable[..., Any] | None, name: str) -> Stream:
         everywhere = table.step.is_everywhere
         if on is not None and not everywhere:
             raise ValueError(f"a lookup with on=... needs table({table.path!r}, everywhere=True)")
@@ -289,10 +298,10 @@ class Stream(_Flow):
             joiner=joiner,
             table=stored,
             on=on,
-            inner=_sides(how)[1],
+            inner=_sides(how, "inner", "left")[1],
             value_type=returned_by(joiner),
         )
-        return stream.then(step)
+        return stream.then(step, name)
 
     def deduplicate(self, key: Callable[..., Any] | None = None, *, capacity: int = 100_000, name: str = "") -> Stream:
         """The first message of each key, or of each `key(message)` within a key, among the last `capacity`."""
@@ -436,7 +445,7 @@ class Table(_Flow):
         if on is not None:
             return self._join_by_foreign_key(other, joiner, how, on, name)
         left, right = self.stored(), other.stored()
-        kind, inner = returned_by(joiner), _sides(how)
+        kind, inner = returned_by(joiner), _sides(how, "inner", "left", "outer")
         step = JoinOfTables(inputs=(left, right), tables=(left, right), joiner=joiner, inner=inner, value_type=kind)
         return self.then(step, name or f"{self.path}-join-{other.path}")
 
@@ -444,7 +453,7 @@ class Table(_Flow):
         self, other: Table, joiner: Joiner, how: str, on: Callable[[Any], Any], name: str
     ) -> Table:
         pipeline, left, right = self.pipeline, self.stored(), other.stored()
-        path, inner = name or f"{self.path}-join-{other.path}", _sides(how) != (True, False)
+        path, inner = name or f"{self.path}-join-{other.path}", _sides(how, "inner", "left")[1]
         by_key = pipeline.add(ByForeignKey(inputs=(left,), table=left, on=on, inner=inner), path)
         sent = Stream(pipeline, by_key, path).through(f"{path}-subscriptions")
         kept = pipeline.add(
@@ -474,12 +483,11 @@ class Table(_Flow):
         self.pipeline.add(To(inputs=(self.step,), stream=at), f"to-{at.stream}")
 
 
-def _sides(how: str) -> tuple[bool, bool]:
-    """Which sides a result must have."""
-    known: Mapping[str, tuple[bool, bool]] = {"inner": (True, True), "left": (True, False), "outer": (False, False)}
+def _sides(how: str, *known: str) -> tuple[bool, bool]:
+    """Which sides a result must have. Raises ValueError for what this kind of join does not know."""
     if how not in known:
-        raise ValueError(f"how: one of {', '.join(known)}, got {how!r}")
-    return known[how]
+        raise ValueError(f"how: this join is one of {', '.join(known)}, got {how!r}")
+    return how != "outer", how == "inner"
 
 
 def _system_of(step: Step) -> str:

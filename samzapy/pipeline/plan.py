@@ -37,6 +37,21 @@ class Plan:
         return frozenset(step.stream for step in self.steps if isinstance(step, Through))
 
     @cached_property
+    def copartitioned(self) -> Mapping[str, Collection[SystemStream]]:
+        """The streams whose equal keys have to meet in one task, by the step that needs them, in words."""
+
+        def sources(step: Step) -> set[SystemStream]:
+            if isinstance(step, Source):
+                return set() if step.everywhere else {step.stream}
+            return set().union(*map(sources, step.inputs))
+
+        return {
+            f"step '{step.name}' ({step.kind}) needs them there: send streams through the job with through() or key_by, "
+            "or give the inputs the same number of partitions": set().union(*map(sources, step.together))
+            for step in self.steps
+        }
+
+    @cached_property
     def signatures(self) -> Mapping[str, str]:
         """What the state of each step means, by name."""
         return {step.name: step.signature for step in self.steps if step.stores}

@@ -52,6 +52,11 @@ class Step(ABC):
         return {self.name: StoreNeed()} if self.keeps_state else {}
 
     @property
+    def together(self) -> Sequence[Step]:
+        """The steps whose equal keys have to be in one task, for this step."""
+        return self.inputs if self.stores else ()
+
+    @property
     def signature(self) -> str:
         """What its state means. Another step of the same name must not go on with it."""
         return self.kind

@@ -103,6 +103,10 @@ class Lookup(Step):
     on: Callable[..., Any] | None = None
     inner: bool = True
 
+    @property
+    def together(self) -> Sequence[Step]:
+        return self.inputs
+
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         store, joiner, inner = task.context.get_store(self.table.name), self.joiner, self.inner
         keys_of = None if self.on is None else of_batch(self.on)
@@ -129,6 +133,10 @@ class JoinOfTables(Step):
     joiner: Joiner
     tables: tuple[TableStore, TableStore]
     inner: tuple[bool, bool] = (True, True)
+
+    @property
+    def together(self) -> Sequence[Step]:
+        return self.inputs
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         stores = [task.context.get_store(table.name) for table in self.tables]

@@ -21,7 +21,7 @@ from samzapy.api.collector import EndOfStream, MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.event_time import PartitionListenerTask
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.task import ClosableTask, InitableTask, TimerTask, WindowableTask
+from samzapy.api.task import ClosableTask, CopartitionedTask, InitableTask, TimerTask, WindowableTask
 from samzapy.errors import StoreError
 from samzapy.pipeline.functions import Batch
 from samzapy.pipeline.plan import STEPS, Plan
@@ -31,10 +31,19 @@ from samzapy.pipeline.step import OF_STEP, Opening, Receive, Step, clock_of
 logger = logging.getLogger(__name__)
 
 
-class PipelineTask(BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask, ClosableTask, PartitionListenerTask):
+class PipelineTask(
+    BatchTask[Any, Any],
+    InitableTask,
+    WindowableTask,
+    TimerTask,
+    ClosableTask,
+    PartitionListenerTask,
+    CopartitionedTask,
+):
     """Runs the steps of `plan` in one task."""
 
     plan: ClassVar[Plan]
+    needs_window = True
 
     def init(self, context: Context) -> None:
         """Open the steps, the last ones first. Raises StoreError for stores of other steps."""

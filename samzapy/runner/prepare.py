@@ -18,7 +18,7 @@ from samzapy.admin.take_over import Claim, refuse_foreign, take_over
 from samzapy.admin.user_code import JobCode, checked_code
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.task import AnyTask, StreamTask
+from samzapy.api.task import AnyTask, CopartitionedTask, StreamTask
 from samzapy.checkpoint.records import peek_owner, read_changelog_partitions, refuse_copied, write_changelog_partitions
 from samzapy.checkpoint.topic import one_pass
 from samzapy.config.guarantee_warnings import guarantee_warnings
@@ -301,8 +301,8 @@ def _warnings(
     yield from config.warnings
     yield from never_called(task_class)
     yield from growth(inputs, counts)
-    # With a task for each partition no task expects them to meet.
-    if config.grouper != "ssp" and (apart := parted(config, inputs)):
+    # With a task for each partition no task expects them to meet. Of one that joins its inputs this is known.
+    if config.grouper != "ssp" and not issubclass(task_class, CopartitionedTask) and (apart := parted(config, inputs)):
         yield f"task.inputs: {apart}"
     if issubclass(task_class, StreamTask) and config.task.asynchronous != AsyncConfig():
         given = [key.name for key in keys_of(AsyncConfig) if key.name in config.resolved]

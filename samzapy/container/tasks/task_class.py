@@ -103,7 +103,10 @@ def _parameters(kind: type) -> int:
 
 
 def check_timers(config: JobConfig, task_class: type[AnyTask]) -> None:
-    """Raise ConfigError for a job that has a timer store but no TimerTask."""
+    """Raise ConfigError for a job that has a timer store but no TimerTask, or no windows for a task that needs them."""
+    if config.task.window_ms <= 0 and getattr(task_class, "needs_window", False):
+        message = f"must be > 0, e.g. 1000: {task_class.__name__} follows event time at that period"
+        raise ConfigError([ConfigProblem("task.window.ms", str(config.task.window_ms), message)])
     if config.timers_store is not None and not issubclass(task_class, TimerTask):
         message = (
             f"{task_class.__name__} must be a TimerTask that defines on_timer: store '{config.timers_store}' has timers"

@@ -14,9 +14,7 @@ from samzapy.api.envelope import ID_HEADER, IncomingMessageEnvelope, OutgoingMes
 from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
-from samzapy.config.reading.keys import Reader
-from samzapy.config.task import TaskConfig
-from samzapy.errors import ConfigError, ConfigProblem, StoreError
+from samzapy.errors import StoreError
 from samzapy.operators.columns import Column, columns, runs_of_partitions
 from samzapy.operators.event_time import KEY_REMEDY, Duration, EventTime, check_store, milliseconds
 from samzapy.operators.folds import Aggregation
@@ -349,6 +347,7 @@ class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
 
     window_store = "windows"
     close_at_end = True
+    needs_window = True
 
     windows: EventTimeWindows
 
@@ -357,11 +356,7 @@ class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
         """The aggregation of the task; called once, in `init`."""
 
     def init(self, context: Context) -> None:
-        """Open the windows. Raises ConfigError if the job never calls `window`."""
-        window_ms = Reader(context.job.config).value(TaskConfig, "window_ms")
-        if window_ms <= 0:
-            allowed = "must be > 0, e.g. 1000: that is how often windows are closed"
-            raise ConfigError([ConfigProblem("task.window.ms", context.job.config.get("task.window.ms"), allowed)])
+        """Open the windows."""
         self.windows = EventTimeWindows(context, self.window_store, self.aggregation(context))
 
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from jobs.memory_job import OUT, MemoryJob
 
+from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
 from samzapy.operators.windows import (
     Count,
@@ -11,6 +12,7 @@ from samzapy.operators.windows import (
     WindowedBatchTask,
     WindowedTask,
 )
+from samzapy.runner.prepare import prepare
 
 
 class HourlyTask(WindowedTask):
@@ -85,8 +87,10 @@ def test_windows_that_may_stay_open_go_on_in_the_next_run(tmp_path):
 
 
 @pytest.mark.parametrize("value", [None, "0", "-1"])
-def test_a_job_that_never_calls_window_is_refused(tmp_path, value):
-    job = windowed(tmp_path)
-    del job.flat["task.window.ms"]
-    with pytest.raises(ConfigError, match=r"^task\.window\.ms: must be > 0, e\.g\. 1000: that is how often windows"):
-        job.run(**({} if value is None else {"task.window.ms": value}))
+def test_a_job_that_never_calls_window_is_refused(value):
+    keys = {"job.name": "hourly", "task.inputs": "mem.in", "systems.mem.samza.factory": "local"}
+    keys |= WINDOWS | {"task.window.ms": value, "task.class": f"{__name__}:HourlyTask"}
+    with pytest.raises(
+        ConfigError, match=r"^task\.window\.ms: must be > 0, e\.g\. 1000: HourlyTask follows event time"
+    ):
+        prepare(load_job({key: text for key, text in keys.items() if text is not None}))

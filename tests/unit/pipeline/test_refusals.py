@@ -1,0 +1,122 @@
+"""Pipelines that would give wrong results, or none, and are refused."""
+
+import pytest
+
+from samzapy.errors import ConfigError, EnvironmentFailure
+from samzapy.pipeline import Pipeline, TimeRules, Tumbling, Within
+from samzapy.testing.pipeline import PipelineDriver
+
+TWO_AND_THREE = {"one": 2, "two": 3}
+
+
+@pytest.fixture
+def pipeline():
+    return Pipeline("p")
+
+
+def streams(pipeline):
+    return pipeline.stream("kafka.one"), pipeline.stream("kafka.two")
+
+
+def tables(pipeline):
+    return pipeline.table("kafka.one"), pipeline.table("kafka.two")
+
+
+def merged(pipeline):
+    one, two = streams(pipeline)
+    return one.merge(two)
+
+
+#: What needs equal keys of both inputs together, and the step that says so.
+STATEFUL = {
+    "count": (lambda p: merged(p).count(name="both"), r"'both' \(aggregate\)"),
+    "behind a filter": (lambda p: merged(p).filter(bool).count(name="both"), r"'both' \(aggregate\)"),
+    "window": (lambda p: merged(p).window(Tumbling("1m"), name="both").count(), r"'both' \(window\)"),
+    "deduplicate": (lambda p: merged(p).deduplicate(name="both"), r"'both' \(deduplicate\)"),
+    "process": (lambda p: merged(p).process(lambda n, handle: None, name="both"), r"'both' \(process\)"),
+    "table": (lambda p: merged(p).to_table(name="both"), r"'both' \(table\)"),
+    "join": (
+        lambda p: p.stream("kafka.one").join(p.stream("kafka.two"), within=Within("1s"), name="both"),
+        r"'both' \(join\)",
+    ),
+    "as-of": (lambda p: p.stream("kafka.one").join_as_of(p.stream("kafka.two"), name="both"), r"'both' \(join\)"),
+    "lookup": (lambda p: p.stream("kafka.one").join(p.table("kafka.two"), name="both"), r"'both' \(lookup\)"),
+    "tables": (lambda p: tables(p)[0].join(tables(p)[1], name="both"), r"'both' \(join\)"),
+}
+
+
+@pytest.mark.parametrize("needs", STATEFUL)
+def test_inputs_of_unequal_counts_that_have_to_meet_are_refused(pipeline, needs):
+    build, step = STATEFUL[needs]
+    build(pipeline)
+    with pytest.raises(EnvironmentFailure, match=f"kafka.one=2 kafka.two=3; .*, and step {step} needs .*through"):
+        PipelineDriver(pipeline, partitions=TWO_AND_THREE).close()
+
+
+@pytest.mark.parametrize("counts", [{"one": 2, "two": 3}, {"one": 3, "two": 2}])
+def test_a_foreign_key_needs_tables_of_equal_counts(pipeline, counts):
+    one, two = tables(pipeline)
+    one.join(two, on=lambda row: row)
+    with pytest.raises(EnvironmentFailure, match="partition counts differ"):
+        PipelineDriver(pipeline, partitions=counts).close()
+
+
+APART = {
+    "stateless": lambda p: merged(p).map(str).to("kafka.out"),
+    "each its own": lambda p: [each.count() for each in streams(p)],
+    "through": lambda p: merged(p).through().count(),
+    "key": lambda p: merged(p).key_by(lambda key, _: key).count(),
+    "joined by a key": lambda p: streams(p)[0].key_by(str).join(p.stream("kafka.two").key_by(str), within=Within(0)),
+    "everywhere": lambda p: p.stream("kafka.one").join(p.table("kafka.two", everywhere=True)),
+    "lookups outside": lambda p: merged(p).map_async(str, cache="1h"),
+}
+
+
+@pytest.mark.parametrize("shape", APART)
+def test_inputs_of_unequal_counts_that_never_meet_run(pipeline, shape):
+    APART[shape](pipeline)
+    with PipelineDriver(pipeline, partitions=TWO_AND_THREE) as driver:
+        driver.send("one", 1, key="a")
+
+
+def test_the_kinds_of_a_join_that_it_does_not_know_are_refused(pipeline):
+    (one, two), (rows, others) = streams(pipeline), tables(pipeline)
+    for join in (
+        lambda how: rows.join(others, on=str, how=how),
+        lambda how: one.join(rows, how=how),
+        lambda how: one.join_as_of(two, how=how),
+    ):
+        with pytest.raises(ValueError, match="how: this join is one of inner, left, got 'outer'"):
+            join("outer")
+    with pytest.raises(ValueError, match="how: this join is one of inner, left, outer, got 'right'"):
+        rows.join(others, how="right")
+
+
+def test_options_of_another_join_are_refused(pipeline):
+    (one, two), (rows, _) = streams(pipeline), tables(pipeline)
+    with pytest.raises(ValueError, match=r"takes no on="):
+        one.join(two, within=Within("1s"), on=str)
+    for options in ({"within": Within("1s")}, {"rules": TimeRules(lateness="1s")}):
+        with pytest.raises(ValueError, match="within and rules belong to two streams"):
+            one.join(rows, **options)
+
+
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_a_pipeline_without_its_timer_is_refused(pipeline, value):
+    pipeline.stream("kafka.in").count()
+    with pytest.raises(ConfigError, match=r"^task\.window\.ms: must be > 0, e\.g\. 1000: PipelineTask follows"):
+        PipelineDriver(pipeline, {"task.window.ms": value}).close()
+
+
+@pytest.mark.parametrize("name", ["steps", "timers"])
+def test_a_table_may_have_the_name_of_a_store_of_the_pipeline(pipeline, name):
+    def wake(handle):
+        handle.send("timer")
+
+    table = pipeline.table(f"kafka.{name}")
+    table.changes().process(lambda n, handle: handle.schedule(handle.time_ms + 1), on_timer=wake).to("kafka.out")
+    with PipelineDriver(pipeline) as driver:
+        for key, time_ms in (("a", 1_700_000_000_000), ("b", 1_700_000_000_010)):
+            driver.send(name, {"n": 1}, key=key, timestamp=time_ms)
+        assert driver.store(table.step.name).get("a") == {"n": 1}
+        assert driver.outputs("out").messages == ["timer"]
