@@ -169,9 +169,9 @@ _PACKAGES = ("api", "errors")
 def __getattr__(name: str) -> Any:
     """The public name, when it is first used. Raises AttributeError."""
     if name in __all__:
-        found = (getattr(module, name) for module in map(import_module, _MODULES) if hasattr(module, name))
+        result = (getattr(module, name) for module in map(import_module, _MODULES) if hasattr(module, name))
         # Several modules import the `field` of dataclasses.
-        value = globals()[name] = next(each for each in found if getattr(each, "__module__", "") != "dataclasses")
+        value = globals()[name] = next(item for item in result if getattr(item, "__module__", "") != "dataclasses")
         return value
     if name in _PACKAGES:
         return import_module(f"samzapy.{name}")

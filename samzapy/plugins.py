@@ -42,9 +42,9 @@ def is_own(kind: type) -> bool:
 
 def load_class(path: str) -> type:
     """Import the class that `path` names. Raises PluginError; an error of the module itself is chained."""
-    found = load_name(path)
-    if isinstance(found, type):
-        return found
+    result = load_name(path)
+    if isinstance(result, type):
+        return result
     raise PluginError(f"{'.'.join(split_path(path))} is not a class")
 
 
@@ -57,9 +57,9 @@ def load_name(path: str) -> Any:
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())
         hint = f"; a module is named without .py: {module_name[:-3]}:{name}" if module_name.endswith(".py") else ""
         raise PluginError(f"cannot import {module_name} ({reason}{_raised_at(cause)}){hint}") from cause
-    found = getattr(module, name, None)
-    if found is not None:
-        return found
+    result = getattr(module, name, None)
+    if result is not None:
+        return result
     classes = [n for n, value in vars(module).items() if isinstance(value, type)]
     near = difflib.get_close_matches(name, classes, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
@@ -89,8 +89,8 @@ def is_installed(file: str) -> bool:
 @cache
 def _libraries() -> tuple[str, ...]:
     """The folders of Python's modules and packages, as given and with links resolved."""
-    found = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return tuple({f"{each}/" for path in found for each in (path, str(Path(path).resolve()))})
+    result = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return tuple({f"{item}/" for path in result for item in (path, str(Path(path).resolve()))})
 
 
 def _hidden(module: ModuleType) -> str:

@@ -113,7 +113,7 @@ class Watermarks(Generic[S]):
     def reach(self, source: S) -> float:
         """The greatest `current` that `source` alone can reach: the least mark of the others that count, -inf while one
         of them has none, inf if there are no others."""
-        others = [mark for each, mark in self._marks.items() if each != source and each not in self._aside]
+        others = [mark for item, mark in self._marks.items() if item != source and item not in self._aside]
         marks = [mark for mark in others if mark is not None]
         return min(marks, default=inf) if len(marks) == len(others) else -inf
 

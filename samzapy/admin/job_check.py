@@ -89,9 +89,9 @@ def resolved(config: JobConfig) -> JobConfig:
     """The job with the streams in place of its patterns, and the partitions in place of `#*`; a job without either is
     returned unchanged. Raises as `inputs_now`, ConfigError for a pattern that matches nothing, and UnknownStream."""
     if config.task.patterns:
-        found = inputs_now(config)
-        check_found(config, found)
-        config = with_inputs(config, found.by_pattern)
+        result = inputs_now(config)
+        check_found(config, result)
+        config = with_inputs(config, result.by_pattern)
     every = {ssp.system_stream for ssp in config.task.broadcast_inputs if ssp.partition == EVERY}
     if not every:
         return config
@@ -107,7 +107,7 @@ def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream
     Raises UnknownStream for an input that does not exist, ConfigError for a broadcast partition that does not.
     """
     own = config.repartitions
-    counts = {each: existing(each, describe).partitions for each in config.task.inputs if each not in own}
+    counts = {item: existing(item, describe).partitions for item in config.task.inputs if item not in own}
     widest = max(counts.values(), default=1)
     for stream in sorted(own):
         description = describe(stream)
@@ -211,17 +211,17 @@ def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: 
     another name: their positions would be dropped, and their state kept. A partition may start with a position of its
     own: a committed one, a startpoint, or a reset."""
     inputs = config.task.all_inputs
-    names = {found.stream_id: stream for stream in inputs if (found := describe(stream)) is not None}
+    names = {result.stream_id: stream for stream in inputs if (result := describe(stream)) is not None}
     startpoints = startpoints_from_json(
         checkpoints.read_record(JobRecord.STARTPOINTS).newest if config.startpoints else None
     )
-    own = {each.ssp for each in startpoints if not each.expired(SYSTEM_CLOCK.wall_ms())}
+    own = {item.ssp for item in startpoints if not item.expired(SYSTEM_CLOCK.wall_ms())}
     former: dict[SystemStream, SystemStream] = {}
     offsets: dict[SystemStreamPartition, int] = {}
-    for each in filter(None, checkpoints.read(read_changelog_partitions(checkpoints)).values()):
-        own |= each.input_offsets.keys()
-        for ssp, offset in each.input_offsets.items():
-            now = names.get(each.input_ids.get(ssp.system_stream, ""))
+    for item in filter(None, checkpoints.read(read_changelog_partitions(checkpoints)).values()):
+        own |= item.input_offsets.keys()
+        for ssp, offset in item.input_offsets.items():
+            now = names.get(item.input_ids.get(ssp.system_stream, ""))
             if now is not None and ssp.system_stream not in inputs and not config.stream(now).reset_offset:
                 former[now] = ssp.system_stream
                 place = SystemStreamPartition(*now, ssp.partition)

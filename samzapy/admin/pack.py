@@ -78,29 +78,29 @@ def pack(archive: Path, requirements: Path | None = None, interpreter: Path | No
     part = archive.with_name(f".{archive.name}.{os.getpid()}")
     try:
         with tarfile.open(part, "w:gz", compresslevel=6) as tar:
-            unpacked = sum(_add_package(tar, each) for each in packages.values())
+            unpacked = sum(_add_package(tar, item) for item in packages.values())
             _add_python(tar, interpreter or default_interpreter())
         part.replace(archive)
     except OSError as cause:
         raise EnvironmentFailure(f"{archive}: cannot be written ({cause.strerror})") from cause
     finally:
         part.unlink(missing_ok=True)
-    return Packed({name: each.version for name, each in packages.items()}, archive.stat().st_size, unpacked)
+    return Packed({name: item.version for name, item in packages.items()}, archive.stat().st_size, unpacked)
 
 
 def read_requirements(path: Path) -> tuple[Requested, ...]:
     """The requirements of a file and of the files that it includes with `-r`; pip's other options are left out, since
     nothing is downloaded. Raises ConfigError, with all lines that are not requirements."""
-    found, problems = [], []
+    result, problems = [], []
     for where, text in _lines(path):
         try:
-            found.append(Requested(Requirement(text), where))
+            result.append(Requested(Requirement(text), where))
         except InvalidRequirement:
             allowed = "expected a package with its versions, e.g. polars>=1; install other things here, and name them"
             problems.append(ConfigProblem(where, _without_user(text), allowed))
     if problems:
         raise ConfigError(problems)
-    return tuple(found)
+    return tuple(result)
 
 
 def closure(requested: Iterable[Requested]) -> dict[str, Distribution]:
@@ -108,33 +108,33 @@ def closure(requested: Iterable[Requested]) -> dict[str, Distribution]:
 
     Raises ConfigError, with all that are not installed, have another version, or are not there as files.
     """
-    found: dict[str, Distribution] = {}
+    result: dict[str, Distribution] = {}
     problems: list[ConfigProblem] = []
     seen: set[tuple[str, str]] = set()
     queue = list(requested)
-    for each in queue:
-        requirement, name = each.requirement, canonicalize_name(each.requirement.name)
-        if name in LEFT_OUT or not _applies(requirement, each.extra):
+    for item in queue:
+        requirement, name = item.requirement, canonicalize_name(item.requirement.name)
+        if name in LEFT_OUT or not _applies(requirement, item.extra):
             continue
         try:
-            package = found[name] if name in found else distribution(name)
+            package = result[name] if name in result else distribution(name)
         except PackageNotFoundError:
-            problems.append(_missing(each, "is not installed"))
+            problems.append(_missing(item, "is not installed"))
             continue
         if not requirement.specifier.contains(package.version, prereleases=True):
-            problems.append(_missing(each, f"is installed in version {package.version}"))
+            problems.append(_missing(item, f"is installed in version {package.version}"))
             continue
         if package.files is None or (name != _OWN and _is_editable(package)):
-            problems.append(_missing(each, "is not installed as a list of files (editable, or not by pip)"))
+            problems.append(_missing(item, "is not installed as a list of files (editable, or not by pip)"))
             continue
-        found[name] = package
+        result[name] = package
         for extra in sorted({"", *requirement.extras} - {extra for known, extra in seen if known == name}):
             seen.add((name, extra))
             needed = [Requirement(text) for text in package.requires or ()]
             queue += [Requested(inner, name, extra) for inner in needed if _applies(inner, extra)]
     if problems:
         raise ConfigError(problems)
-    return dict(sorted(found.items()))
+    return dict(sorted(result.items()))
 
 
 def _applies(requirement: Requirement, extra: str) -> bool:

@@ -82,7 +82,7 @@ def kept_clocks(committed: Mapping[str, Checkpoint | None], record: Mapping[str,
 
     Raises RestoreError for a record that cannot be read.
     """
-    clocks = {name: each.clock for name, each in committed.items() if each is not None and each.clock is not None}
+    clocks = {name: item.clock for name, item in committed.items() if item is not None and item.clock is not None}
     try:
         kept = None if record is None else convert(Time, record.get(CHECKPOINT_CLOCK))
     except ValueError as cause:
@@ -229,16 +229,16 @@ def moved_to(
         # Counts as followed: otherwise the next start would follow a startpoint and undo the move.
         startpoints={
             **old.startpoints,
-            **{ssp: each.id for ssp, each in pending(startpoints, task, moved, old, now).items()},
+            **{ssp: item.id for ssp, item in pending(startpoints, task, moved, old, now).items()},
         },
         # Event times and senders describe the messages before the old position.
-        event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
-        senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
-        leader_epochs={ssp: each for ssp, each in old.leader_epochs.items() if ssp not in moved},
+        event_times={ssp: item for ssp, item in old.event_times.items() if ssp not in moved},
+        senders={ssp: item for ssp, item in old.senders.items() if ssp not in moved},
+        leader_epochs={ssp: item for ssp, item in old.leader_epochs.items() if ssp not in moved},
         # If a stream was created again, the positions in it are valid once all of them are moved.
         input_ids={
-            stream: each
-            for stream, each in old.input_ids.items()
+            stream: item
+            for stream, item in old.input_ids.items()
             if any(ssp.system_stream == stream and ssp not in moved for ssp in old.input_offsets)
         },
         held_by="",
@@ -293,16 +293,16 @@ def write_startpoints(
     if not config.startpoints:
         raise ConfigError.of("job.startpoint.enabled", "false", "must be true to follow a startpoint")
     Target(position).check()
-    names = [each.name for each in model.tasks]
+    names = [item.name for item in model.tasks]
     if task is not None and task not in names:
         raise ConfigError.of("--task", task, f"a task of the job: {', '.join(names)}")
-    read_by_task = {ssp for each in model.tasks if task in {None, each.name} for ssp in each.ssps}
+    read_by_task = {ssp for item in model.tasks if task in {None, item.name} for ssp in item.ssps}
     chosen = chosen_inputs(read_by_task, inputs)
     tasks = {task.name: task.ssps for task in model.tasks}
     with _checkpoints(config) as checkpoints:
         known = _written(checkpoints)
         # The newest startpoint counts, even if the machine that wrote an earlier one has a clock that is ahead.
-        now = max([clock.wall_ms(), *(each.created_ms + 1 for each in known)])
+        now = max([clock.wall_ms(), *(item.created_ms + 1 for item in known)])
         new = [Startpoint(secrets.token_hex(8), ssp, position, now, task) for ssp in chosen]
         committed = checkpoints.read(tasks)
 

@@ -150,10 +150,10 @@ class _Again(Exception):
 
 def _body(data: bytes) -> Mapping[str, Any]:
     try:
-        found = from_json(data)
+        result = from_json(data)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return result if isinstance(result, dict) else {}
 
 
 class StoreQueries:
@@ -173,15 +173,15 @@ class StoreQueries:
     def get(self, key: Any, partition: int | None = None) -> Any:
         """The value of `key`, None if it has none. `partition`: the changelog partition of one task, for a key that
         several tasks have. Raises as `JobQueries.ask`."""
-        found = self.entry(key, partition)
-        return None if found is None else found.value
+        result = self.entry(key, partition)
+        return None if result is None else result.value
 
     def entry(self, key: Any, partition: int | None = None) -> StoreEntry | None:
         """Like `get`, but returns the entry with its partition, offset and lag."""
-        found = self._job.ask(self._path, {"key": self._text(key), **_in(partition), **self._standby})
-        if found is None:
+        result = self._job.ask(self._path, {"key": self._text(key), **_in(partition), **self._standby})
+        if result is None:
             return None
-        body, headers = found
+        body, headers = result
         return StoreEntry(body["key"], body["value"], body["partition"], body["as_of"], _lag(headers))
 
     def range(self, from_key: Any = None, to_key: Any = None, partition: int | None = None) -> Iterator[StoreEntry]:
@@ -198,10 +198,10 @@ class StoreQueries:
     def _pages(self, parameters: Mapping[str, str]) -> Iterator[StoreEntry]:
         asked = {**parameters, **self._standby}
         while True:
-            found = self._job.ask(self._path, asked)
-            if found is None:
+            result = self._job.ask(self._path, asked)
+            if result is None:
                 return
-            body, headers = found
+            body, headers = result
             lag, as_of = _lag(headers), body["as_of"]
             for entry in body["entries"]:
                 partition = entry["partition"]
@@ -212,9 +212,9 @@ class StoreQueries:
 
     def _text(self, key: Any) -> str:
         if self._text_keys is None:
-            found = self._job.ask("/stores", {})
-            stores = [] if found is None else found[0]["stores"]
-            self._text_keys = any(each["name"] == self._index and each["text_keys"] for each in stores)
+            result = self._job.ask("/stores", {})
+            stores = [] if result is None else result[0]["stores"]
+            self._text_keys = any(item["name"] == self._index and item["text_keys"] for item in stores)
         if self._text_keys:
             if not isinstance(key, str):
                 raise StoreError(f"store '{self._index}': keys are text, got {type(key).__name__} {key!r:.100}")

@@ -84,14 +84,14 @@ def refuse_if_running(
 
     `how` is the caller's name for taking over. Returns one line about a run that may go on unseen, empty for none.
     """
-    found = look_for_run(config, owner)
-    if found.certain and not anyway:
-        raise EnvironmentFailure(f"job {config.name} (id {config.id}): {found.certain}; stop it first")
-    if found.unseen and not (take_over or anyway):
+    result = look_for_run(config, owner)
+    if result.certain and not anyway:
+        raise EnvironmentFailure(f"job {config.name} (id {config.id}): {result.certain}; stop it first")
+    if result.unseen and not (take_over or anyway):
         raise EnvironmentFailure(
-            f"job {config.name} (id {config.id}): {found.unseen}; if it has ended, or must end now, add {how}"
+            f"job {config.name} (id {config.id}): {result.unseen}; if it has ended, or must end now, add {how}"
         )
-    return found.unseen
+    return result.unseen
 
 
 def describe_run(run: JobRun) -> str:
@@ -110,10 +110,10 @@ def ask_to_drain(config: JobConfig) -> JobRun:
         raise ConfigError.of("task.checkpoint.factory", "none", "a job that keeps no positions cannot drain")
     with open_job(config, "drain") as (_, checkpoints):
         owner = read_owner(checkpoints)
-        found = look_for_run(config, owner)
+        result = look_for_run(config, owner)
         end = None if owner is None else RunEnd.read(checkpoints, owner)
-        over = not found.unseen or (end is not None and not end.again)
-        if owner is None or owner.pid == NO_DRIVER or (over and not found.certain):
+        over = not result.unseen or (end is not None and not end.again)
+        if owner is None or owner.pid == NO_DRIVER or (over and not result.certain):
             raise EnvironmentFailure(
                 f"job {config.name} (id {config.id}): no run is active, so there is nothing to drain"
             )

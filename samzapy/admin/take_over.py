@@ -168,7 +168,7 @@ class _EarlierRuns:
     @property
     def ids(self) -> list[str]:
         """The ids under which the runs may still write."""
-        return [each for run in self._runs.values() for each in _ids(self._config, run, self._tasks)]
+        return [item for run in self._runs.values() for item in _ids(self._config, run, self._tasks)]
 
     @property
     def were_waited_for(self) -> bool:
@@ -193,8 +193,8 @@ class _EarlierRuns:
         known = -1 if self._first is None else _last(ids[:end], self._first.id)
         # If the record of the first run is gone, the last run before this one has dealt with all others.
         begin = known if known >= 0 else max(0, end - 1)
-        found = {run.id: run for run in owners[begin:end] if run.id != self._mine.id}
-        fresh = [run for run in found.values() if self._runs.get(run.id) != run]
+        result = {run.id: run for run in owners[begin:end] if run.id != self._mine.id}
+        fresh = [run for run in result.values() if self._runs.get(run.id) != run]
         for run in fresh:
             refuse_another_job(self._config, run)
             self._add(run)
@@ -213,8 +213,8 @@ class _EarlierRuns:
 
     def are_passed_by(self, checkpoints: CheckpointManager, epoch: int) -> bool:
         """Whether some checkpoint has that epoch or a greater one; its epoch counts from now on."""
-        found = checkpoints.read(self._tasks).values()
-        greatest = max((each.epoch for each in found if each is not None), default=0)
+        result = checkpoints.read(self._tasks).values()
+        greatest = max((item.epoch for item in result if item is not None), default=0)
         if greatest < epoch:
             return False
         self.epoch = greatest
@@ -229,7 +229,7 @@ class _EarlierRuns:
 
 def _last(ids: Sequence[str], wanted: str) -> int:
     """The index of the last one, -1 if there is none."""
-    return max((index for index, each in enumerate(ids) if each == wanted), default=-1)
+    return max((index for index, item in enumerate(ids) if item == wanted), default=-1)
 
 
 def take_over_by_tool(
@@ -350,7 +350,7 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     if config.task.checkpoint is None:
         raise ConfigError.of("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")
     stores = [_logged(config.stores, name) for name in store_names or [s.name for s in config.changelogs.values()]]
-    found: dict[str, Mapping[int, int]] = {}
+    result: dict[str, Mapping[int, int]] = {}
     with open_job(config, "adopt") as (clients, checkpoints):
         refuse_if_running(config, read_owner(checkpoints), take_over=take_over)
         refuse_copied(checkpoints, config.stores)
@@ -362,12 +362,12 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
             if topic is not None:
                 ssps = [SystemStreamPartition(*store.changelog, number) for number in range(topic.partitions)]
                 ends = {ssp.partition: log.upcoming for ssp, log in admin.offsets(ssps).items()}
-                found[store.name], adopted[store.changelog] = ends, (topic.stream_id, ends)
+                result[store.name], adopted[store.changelog] = ends, (topic.stream_id, ends)
             elif store.name in store_names:
                 raise UnknownStream(*store.changelog, store=store.name)
         checkpoints.start()
         adopt_ends(checkpoints, adopted)
-    return found
+    return result
 
 
 def _logged(stores: Mapping[str, StoreConfig], name: str) -> StoreConfig:

@@ -56,9 +56,9 @@ def _shipped(py_files: Iterable[str]) -> list[str]:
 
 def check_archives(archives: Iterable[str]) -> None:
     """Raise ConfigError for archives that are not on this machine; archives with a URL are left to Spark."""
-    missing = [each for each in archives if "://" not in each and not Path(each.partition("#")[0]).is_file()]
+    missing = [item for item in archives if "://" not in item and not Path(item.partition("#")[0]).is_file()]
     if missing:
-        raise ConfigError([ConfigProblem(_ARCHIVES, each, "file not found") for each in missing])
+        raise ConfigError([ConfigProblem(_ARCHIVES, item, "file not found") for item in missing])
 
 
 @dataclass(frozen=True)

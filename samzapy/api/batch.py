@@ -75,17 +75,17 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
             return first
 
         def column(name: str, absent: int | None = None) -> Sequence[Any] | None:
-            parts = [getattr(each, name) for each in batches]
+            parts = [getattr(item, name) for item in batches]
             if parts.count(None) == len(parts):
                 return None
             columns = zip(parts, batches, strict=True)
-            return [value for part, each in columns for value in (repeat(absent, len(each)) if part is None else part)]
+            return [value for part, item in columns for value in (repeat(absent, len(item)) if part is None else part)]
 
         return cls(
             first.ssp,
-            _in_a_row([each.offsets for each in batches]),
-            list(chain.from_iterable(each.keys for each in batches)),
-            list(chain.from_iterable(each.messages for each in batches)),
+            _in_a_row([item.offsets for item in batches]),
+            list(chain.from_iterable(item.keys for item in batches)),
+            list(chain.from_iterable(item.messages for item in batches)),
             column("_timestamps", -1),
             column("_headers"),
             values=column("_values"),
@@ -179,7 +179,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope[K, V]], Generic[K, V]):
         """
         from samzapy.arrow import columns  # noqa: PLC0415  # it needs an extra
 
-        if message_type is None and all(each is None for each in self.messages):
+        if message_type is None and all(item is None for item in self.messages):
             message_type = self.message_type
         return columns.record_batch(self.keys, self.messages, self.offsets, self.timestamps, message_type)
 

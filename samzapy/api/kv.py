@@ -95,10 +95,10 @@ class KeyValueStore(ABC, Generic[K, V]):
             raise StoreRefused(f"merge_all: expected a mapping, got {type(entries).__name__}")
         if any(given is None for given in entries.values()):
             self.put_all(entries)  # its error names the entry
-        found = self.get_all(entries)
+        result = self.get_all(entries)
         merged: dict[K, V] = {}
         for key, given in entries.items():
-            held = found[key]
+            held = result[key]
             merged[key] = given if held is None else combine(held, given)
         self.put_all(merged)
 

@@ -114,8 +114,8 @@ class Ability(ABC):  # noqa: B024  # its interfaces have the methods
         if Ability not in cls.__bases__:
             return NotImplemented  # a class of the user
         name, parameters = cls.method()
-        found = getattr(other, name, None)
-        return True if callable(found) and takes(found, parameters) else NotImplemented
+        result = getattr(other, name, None)
+        return True if callable(result) and takes(result, parameters) else NotImplemented
 
 
 class InitableTask(Ability):

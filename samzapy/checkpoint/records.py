@@ -221,7 +221,7 @@ class _StartpointsRecord(msgspec.Struct):
 def startpoints_to_json(startpoints: Iterable[Startpoint]) -> dict[str, Any]:
     """Return the JSON object of a record beside the checkpoints."""
     entries = [
-        _StartpointEntry(each.id, str(each.ssp), each.position, each.created_ms, each.task) for each in startpoints
+        _StartpointEntry(item.id, str(item.ssp), item.position, item.created_ms, item.task) for item in startpoints
     ]
     record: dict[str, Any] = msgspec.to_builtins(_StartpointsRecord(entries))
     return record
@@ -275,15 +275,15 @@ def pending_of_all(
     it would count again for a task when the result lacks the startpoint that voided it there.
     """
     of_task = {name: pending(startpoints, name, ssps, checkpoints[name], now_ms) for name, ssps in tasks.items()}
-    found = []
-    for each in startpoints:
-        readers = [name for name, ssps in tasks.items() if each.ssp in ssps and each.task in {None, name}]
-        waiting = [name for name in readers if of_task[name].get(each.ssp) == each]
+    result = []
+    for item in startpoints:
+        readers = [name for name, ssps in tasks.items() if item.ssp in ssps and item.task in {None, name}]
+        waiting = [name for name in readers if of_task[name].get(item.ssp) == item]
         if waiting == readers:
-            found += [each] if readers else []
+            result += [item] if readers else []
         else:
-            found += [replace(each, task=name) for name in waiting]
-    return found
+            result += [replace(item, task=name) for name in waiting]
+    return result
 
 
 def merged_startpoints(
@@ -386,10 +386,10 @@ class Target:
         if text.isdecimal() and len(text) < 20:
             return {ssp: _within(ssp, int(text), log) for ssp, log in logs.items()}
         time_ms = self._time_ms(text)
-        found: Positions = {}
+        result: Positions = {}
         for system in sorted({ssp.system for ssp in logs}):
-            found.update(admin_of(system).offsets_at([ssp for ssp in logs if ssp.system == system], time_ms))
-        return {ssp: min(max(offset, logs[ssp].oldest), logs[ssp].upcoming) for ssp, offset in found.items()}
+            result.update(admin_of(system).offsets_at([ssp for ssp in logs if ssp.system == system], time_ms))
+        return {ssp: min(max(offset, logs[ssp].oldest), logs[ssp].upcoming) for ssp, offset in result.items()}
 
     def check(self) -> None:
         """Raise ConfigError for any other text. Whether the log has an offset is seen when it is used."""

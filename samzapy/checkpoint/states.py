@@ -75,31 +75,31 @@ class TopicCheckpointStore:
         head = {"write": write, "parts": len(cuts), "crc32": zlib.crc32(value), "job": self._job}
         parts[_HEAD] = json.dumps(head).encode()
         producer = self._clients.producer(self._system)
-        producer.send([self._record(ssp, time_ms, part, each) for part, each in parts.items()])
+        producer.send([self._record(ssp, time_ms, part, item) for part, item in parts.items()])
         producer.flush()
         stale = self._parts.get(time_ms, set()) - parts.keys()
         torn = [(time_ms, part) for part in stale]
-        torn += [(other, part) for other, found in self._parts.items() if _HEAD not in found for part in found]
+        torn += [(other, part) for other, result in self._parts.items() if _HEAD not in result for part in result]
         producer.send([self._record(ssp, other, part, None) for other, part in torn])
         self._values.clear()
-        self._parts = {other: found for other, found in self._parts.items() if _HEAD in found}
+        self._parts = {other: result for other, result in self._parts.items() if _HEAD in result}
         self._parts[time_ms] = set(parts)
 
     def times(self) -> list[int]:
         """The times of the complete checkpoints, ascending."""
         self._open()
-        return sorted(time_ms for time_ms, found in self._parts.items() if _HEAD in found)
+        return sorted(time_ms for time_ms, result in self._parts.items() if _HEAD in result)
 
     def recover(self, time_ms: int) -> bytes:
         """The value under `time_ms`. Raises RestoreError if it is damaged or not there."""
         self._open()
         if _HEAD not in self._parts.get(time_ms, ()):
             raise RestoreError(f"{self.place(time_ms)}: there is no such state")
-        found = self._values.get(time_ms)
-        if found is None:
+        result = self._values.get(time_ms)
+        if result is None:
             raise RestoreError(f"{self.place(time_ms)}: states are read before the first one is written")
-        head = _read_as(_Head, found[_HEAD]) or _Head()
-        value = b"".join(found.get((head.write, number), b"") for number in range(min(head.parts, len(found))))
+        head = _read_as(_Head, result[_HEAD]) or _Head()
+        value = b"".join(result.get((head.write, number), b"") for number in range(min(head.parts, len(result))))
         if head.crc32 != zlib.crc32(value):
             raise RestoreError(f"{self.place(time_ms)}: the state is damaged (its checksum is wrong)")
         return value
@@ -142,11 +142,11 @@ class TopicCheckpointStore:
             read_to(consumer, ssp, bound.upcoming, self._take, SYSTEM_CLOCK, self.patience_s, _POLL_RECORDS)
         finally:
             consumer.close()
-        self._parts = {time_ms: set(found) for time_ms, found in self._values.items() if found}
+        self._parts = {time_ms: set(result) for time_ms, result in self._values.items() if result}
 
     def _refuse_another_job(self, ssp: SystemStreamPartition) -> None:
-        for found in self._values.values():
-            head = _read_as(_Head, found.get(_HEAD))
+        for result in self._values.values():
+            head = _read_as(_Head, result.get(_HEAD))
             owner = None if head is None else head.job
             if owner is not None and owner != self._job:
                 raise EnvironmentFailure(
@@ -160,11 +160,11 @@ class TopicCheckpointStore:
             data = _read_as(_Place, key)
             if data is None or data.task != self._task:
                 continue
-            found = self._values.setdefault(data.time, {})
+            result = self._values.setdefault(data.time, {})
             if value is None:
-                found.pop(data.part, None)
+                result.pop(data.part, None)
             else:
-                found[data.part] = value
+                result[data.part] = value
 
     def _record(self, ssp: SystemStreamPartition, time_ms: int, part: _Part, value: bytes | None) -> OutgoingRecord:
         return OutgoingRecord(ssp.stream, _key(self._task, time_ms, part), value, ssp.partition)

@@ -141,19 +141,19 @@ def _of_application(values: Mapping[str, str], environ: Mapping[str, str], folde
     """The keys that the pipeline of `app.class` stands for, below those that are given. Raises ConfigError."""
     resolved = References(values, environ).values
     path = resolved.get(_APPLICATION, values[_APPLICATION])
-    shipped = [Path(each).resolve() for each in split_list(resolved.get("job.spark.py.files", ""))]
-    places = [str(each.parent if each.suffix == ".py" else each) for each in shipped]
+    shipped = [Path(item).resolve() for item in split_list(resolved.get("job.spark.py.files", ""))]
+    places = [str(item.parent if item.suffix == ".py" else item) for item in shipped]
     import_also_from([*places, *([] if folder is None else [str(folder)])])
     given = {key: value for key, value in values.items() if key != _APPLICATION}
     try:
         with redirect_stdout(sys.stderr):
-            found = load_name(path)
+            result = load_name(path)
     except PluginError as cause:
         raise ConfigError.of(_APPLICATION, path, str(cause)) from cause
     # Known by its plan: this package is below that of pipelines.
-    keys = getattr(getattr(found, "plan", None), "keys", None)
+    keys = getattr(getattr(result, "plan", None), "keys", None)
     if keys is None:
-        message = f"expected a samzapy.Pipeline, got {type(found).__name__}; a task belongs into task.class"
+        message = f"expected a samzapy.Pipeline, got {type(result).__name__}; a task belongs into task.class"
         raise ConfigError.of(_APPLICATION, path, message)
     return {**keys(given), "task.class": path}
 

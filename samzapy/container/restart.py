@@ -124,12 +124,12 @@ class RestartingContainer:
         container. The log has the traceback of a failure of the user's code."""
         try:
             with ExitStack() as entered:
-                for each in self._around:
-                    entered.enter_context(each)
+                for item in self._around:
+                    entered.enter_context(item)
                 return self._run()
         except SamzapyError as failure:
-            found = user_failure(failure)
-            if found is not None:
+            result = user_failure(failure)
+            if result is not None:
                 logger.error("%s", failure, exc_info=failure.__cause__ or failure)  # noqa: TRY400  # of the user's own
             raise
 

@@ -315,7 +315,7 @@ class RunLoop:
         if requests.commit_asked:
             self.commit()
         requests.done()
-        if requests.shutdown_all or all(each.requests.shutdown_vote for each in self._tasks):
+        if requests.shutdown_all or all(item.requests.shutdown_vote for item in self._tasks):
             self.stopping = True
 
     # Time

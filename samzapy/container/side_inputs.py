@@ -141,10 +141,10 @@ class SideInputRestore:
         envelope = envelopes[0]
         try:
             for envelope in envelopes:  # the handler needs the last one
-                made = process(envelope, seen)
-                if made is None:
+                built = process(envelope, seen)
+                if built is None:
                     continue
-                for pair in made.items() if isinstance(made, dict) else made:
+                for pair in built.items() if isinstance(built, dict) else built:
                     # Nearly every pair is a tuple, which costs no call.
                     if has_view or (type(pair) is not tuple and isinstance(pair, NO_PAIRS)):
                         _refuse(pair, has_view)
@@ -183,7 +183,7 @@ class SideInputs:
             for ssp in filler.spans:
                 self._readers.setdefault(ssp, []).append(filler)
         self._consumers = {system: consumer_of(system) for system in sorted({ssp.system for ssp in self._readers})}
-        starts = {ssp: min(each.positions[ssp] for each in readers) for ssp, readers in self._readers.items()}
+        starts = {ssp: min(item.positions[ssp] for item in readers) for ssp, readers in self._readers.items()}
         for system, consumer in self._consumers.items():
             consumer.start({ssp: offset for ssp, offset in starts.items() if ssp.system == system})
         self._clock, now = clock, clock.monotonic()

@@ -65,7 +65,7 @@ class Coordinator:
         """The reason why this run has lost the job; None while it owns it."""
         self._ids = ids
         self._standbys = tuple(container.id for container in spec.model.standbys)
-        self._tasks = {each.id: tuple(task.name for task in each.tasks) for each in spec.model.containers}
+        self._tasks = {item.id: tuple(task.name for task in item.tasks) for item in spec.model.containers}
         beats = len(ids) + STANDBY_BEATS * len(self._standbys)
         self._pace_s = min(lease_s / 3, max(1.0, beats / BEATS))
         self._leases = Leases((*ids, *self._standbys), lease_s, clock, epoch)
@@ -230,7 +230,7 @@ class Coordinator:
             leases, progress = self._leases, self._progress
             now = self._clock.monotonic()
             containers, standbys = (
-                tuple([progress.status(each, leases.standing(each), now) for each in ids])
+                tuple([progress.status(item, leases.standing(item), now) for item in ids])
                 for ids in (self._ids, self._standbys)
             )
             return JobStatus(

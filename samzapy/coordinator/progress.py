@@ -62,8 +62,8 @@ class Progress:
         a container's lag, and between two reports."""
         self._lag_s, self._silent_s = lag_s, STALE_AFTER * report_s
         self._accounts = {
-            each: _Account(lags=Measured({}, now), reported_at=now, is_standby=replica_of(each) > 0)
-            for each in container_ids
+            item: _Account(lags=Measured({}, now), reported_at=now, is_standby=replica_of(item) > 0)
+            for item in container_ids
         }
         self._failures: list[ContainerFailure] = []
         self.failed = 0

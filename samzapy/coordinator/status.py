@@ -98,7 +98,7 @@ class ContainerStatus:
     @property
     def lag(self) -> int | None:
         """Offsets between the positions and the ends of all its partitions; None while no end is known."""
-        known = [each.lag for each in self.partitions.values() if each.lag is not None]
+        known = [item.lag for item in self.partitions.values() if item.lag is not None]
         return sum(known) if known else None
 
     @property
@@ -114,7 +114,7 @@ class ContainerStatus:
     def to_json(self, now: float) -> dict[str, Any]:
         """Return plain JSON values; `now` is the time of the status."""
         age_s = self.lag_age_s(now)
-        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "measured_at"}
+        shown = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "measured_at"}
         as_json: dict[str, Any] = plain({**shown, "lag": self.lag, "lag_age_s": age_s and round(age_s, 3)})
         return as_json
 
@@ -178,14 +178,14 @@ class JobStatus:
         as_json: dict[str, Any] = plain(
             {
                 "job": self.name,
-                **{each.name: getattr(self, each.name) for each in fields(self) if each.name not in {"name", "at"}},
+                **{item.name: getattr(self, item.name) for item in fields(self) if item.name not in {"name", "at"}},
                 "seconds": round(self.seconds, 3),
                 "processed": self.processed,
                 "commits": self.commits,
                 "remaining": self.remaining,
                 "lag": self.lag,
-                "containers": [each.to_json(self.at) for each in self.containers],
-                "standbys": [each.to_json(self.at) for each in self.standbys],
+                "containers": [item.to_json(self.at) for item in self.containers],
+                "standbys": [item.to_json(self.at) for item in self.standbys],
                 "restored": list(self.restored[-HISTORY:]),
                 "restored_left_out": max(0, len(self.restored) - HISTORY),
                 "failures": list(self.failures[-SHOWN_FAILURES:]),

@@ -276,9 +276,9 @@ def job_series(status: JobStatus) -> Series:
     for family, value_of in _OF_JOB.items():
         _add(series, family, value_of(status), place)
     for role, containers in (("active", status.containers), ("standby", status.standbys)):
-        for each in containers:
-            series.add(_CONTAINERS, 1.0, (*place, ("role", role), ("state", each.state), ("phase", each.phase)))
-            _add_container(series, each, (*place, ("container", each.id)), status.at)
+        for item in containers:
+            series.add(_CONTAINERS, 1.0, (*place, ("role", role), ("state", item.state), ("phase", item.phase)))
+            _add_container(series, item, (*place, ("container", item.id)), status.at)
     return series
 
 

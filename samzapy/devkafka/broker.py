@@ -78,23 +78,23 @@ def remember(folder: Path, pid: int, port: int, version: str) -> RunningBroker:
 def running_broker(folder: Path) -> RunningBroker | None:
     """The broker that serves the folder now; None if it has ended, even if its file is still there. Raises
     EnvironmentFailure if the file cannot be read."""
-    found = _remembered(folder)
-    return found if found is not None and _process(found) is not None else None
+    result = _remembered(folder)
+    return result if result is not None and _process(result) is not None else None
 
 
 def last_port(folder: Path) -> int | None:
     """The port of the folder's last broker, running or not."""
-    found = _remembered(folder)
-    return None if found is None else found.port
+    result = _remembered(folder)
+    return None if result is None else result.port
 
 
 def _process(broker: RunningBroker) -> psutil.Process | None:
     """The broker's process; None if it has ended."""
     with suppress(psutil.Error):
-        found = psutil.Process(broker.pid)
-        same = process_start(broker.pid) == broker.born if broker.born else found.create_time() == broker.created
-        if same and found.status() != psutil.STATUS_ZOMBIE:
-            return found
+        result = psutil.Process(broker.pid)
+        same = process_start(broker.pid) == broker.born if broker.born else result.create_time() == broker.created
+        if same and result.status() != psutil.STATUS_ZOMBIE:
+            return result
     return None
 
 

@@ -57,8 +57,8 @@ _LONGEST_FETCH_S = 600
 
 def kafka_versions() -> tuple[str, ...]:
     """The versions of Kafka with pinned jars, the newest last."""
-    found = (path.name.removesuffix(".sha512") for path in files("samzapy.devkafka").joinpath("pinned").iterdir())
-    return tuple(sorted(found, key=lambda version: [int(part) for part in version.split(".")]))
+    result = (path.name.removesuffix(".sha512") for path in files("samzapy.devkafka").joinpath("pinned").iterdir())
+    return tuple(sorted(result, key=lambda version: [int(part) for part in version.split(".")]))
 
 
 def chosen_version(given: str | None) -> str:
@@ -66,10 +66,10 @@ def chosen_version(given: str | None) -> str:
     else `KAFKA_VERSION`. Raises EnvironmentFailure for one without pinned jars."""
     name = given or os.environ.get(KAFKA_VERSION_VARIABLE) or KAFKA_VERSION
     known = kafka_versions()
-    found = [version for version in known if f"{version}.".startswith(f"{name}.")]
-    if not found:
+    result = [version for version in known if f"{version}.".startswith(f"{name}.")]
+    if not result:
         raise EnvironmentFailure(f"Kafka {name}: expected a version of a development broker, one of {', '.join(known)}")
-    return found[-1]
+    return result[-1]
 
 
 def pinned_jars(version: str) -> dict[str, str]:
@@ -141,7 +141,7 @@ def fetch(version: str, home: Path, jars: Path) -> None:
     EnvironmentFailure."""
     log, java, ivy = home / "resolve.log", find_java(KAFKA).line, installed_spark().jar("ivy-*.jar")
     with tempfile.TemporaryDirectory(dir=home, prefix="ivy-") as scratch:
-        settings, module, found = (Path(scratch, name) for name in ("settings.xml", "wanted.xml", "jars"))
+        settings, module, result = (Path(scratch, name) for name in ("settings.xml", "wanted.xml", "jars"))
         repository = os.environ.get(_REPOSITORY_VARIABLE)
         root, source = (f" root={quoteattr(repository)}", repository) if repository else ("", "Maven Central")
         cache = quoteattr(str(Path(scratch, "cache")))
@@ -151,14 +151,14 @@ def fetch(version: str, home: Path, jars: Path) -> None:
         try:
             with log.open("wb") as output:
                 subprocess.run(
-                    [*command, "-retrieve", str(found / _NAME)],
+                    [*command, "-retrieve", str(result / _NAME)],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     timeout=_LONGEST_FETCH_S,
                     check=True,
                 )
-            shutil.move(found, jars)
+            shutil.move(result, jars)
         except (OSError, subprocess.SubprocessError) as cause:
             raise EnvironmentFailure(f"cannot fetch Kafka {version} from {source}, see {log}") from cause
 
@@ -197,7 +197,7 @@ def server_properties(
     """
     own = Listener("PLAINTEXT", "PLAINTEXT", port)
     open_to_clients = [own, *listeners]
-    protocols = {"CONTROLLER": "PLAINTEXT"} | {each.name: each.protocol for each in open_to_clients}
+    protocols = {"CONTROLLER": "PLAINTEXT"} | {item.name: item.protocol for item in open_to_clients}
     settings = {
         "process.roles": "broker,controller",
         "node.id": 1,
@@ -235,12 +235,12 @@ def server_properties(
 
 def _escaped(text: str) -> str:
     """The text in ASCII, with Java's escapes for other characters: Kafka reads the file as Latin-1."""
-    return "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in text)
+    return "".join(item if item.isascii() else json.dumps(item)[1:-1] for item in text)
 
 
 def _addresses(listeners: Sequence[Listener], *, advertised: bool) -> str:
     return ",".join(
-        f"{each.name}://127.0.0.1:{(advertised and each.advertised_port) or each.port}" for each in listeners
+        f"{item.name}://127.0.0.1:{(advertised and item.advertised_port) or item.port}" for item in listeners
     )
 
 

@@ -105,11 +105,11 @@ def find_java(needed_by: str) -> Java:
     """
     seen = []
     for name, command, variables in _places(os.environ):
-        found = _examined(command, variables)
-        version = 0 if found is None else found.version
+        result = _examined(command, variables)
+        version = 0 if result is None else result.version
         misfit = _too_new(version) if needed_by == SPARK else ""
-        if found is not None and version >= OLDEST_JAVA and not misfit:
-            return found
+        if result is not None and version >= OLDEST_JAVA and not misfit:
+            return result
         seen.append(f"{name} has {version or 'none'}{misfit}")
     raise EnvironmentFailure(
         f"{needed_by} needs Java {OLDEST_JAVA} or newer, found none ({', '.join(seen)}): "
@@ -203,22 +203,22 @@ class InstalledSpark:
     @cached_property
     def version(self) -> str:
         """The version as `4.1`; `0.0` if the package has none."""
-        found = _SPARK_VERSION.search((self.package / "version.py").read_text("utf-8"))
-        return found[1] if found else "0.0"
+        result = _SPARK_VERSION.search((self.package / "version.py").read_text("utf-8"))
+        return result[1] if result else "0.0"
 
     @property
     def jars(self) -> Path:
         """The folder of its jars: below SPARK_HOME, in the package, or in the Spark that contains the package."""
         home = os.environ.get("SPARK_HOME")
         homes = [*([Path(home)] if home else []), self.package, *self.package.parents[1:2]]
-        return next((each / "jars" for each in homes if (each / "jars").is_dir()), self.package / "jars")
+        return next((item / "jars" for item in homes if (item / "jars").is_dir()), self.package / "jars")
 
     def jar(self, pattern: str) -> Path:
         """The jar with such a name (`ivy-*.jar`). Raises EnvironmentFailure."""
-        found = sorted(self.jars.glob(pattern))
-        if not found:
+        result = sorted(self.jars.glob(pattern))
+        if not result:
             raise EnvironmentFailure(f"{self.jars}: holds no {pattern}; install pyspark again")
-        return found[0]
+        return result[0]
 
     def runs_on(self, java: int) -> bool:
         """Whether this Spark starts on a Java of that version, as far as is known."""
@@ -237,10 +237,10 @@ class InstalledSpark:
 def installed_spark() -> InstalledSpark:
     """The pyspark that Python imports. Raises EnvironmentFailure if there is none."""
     try:
-        found = find_spec("pyspark")
+        result = find_spec("pyspark")
     except ValueError:
         # Something has put itself in its place.
-        found = None
-    if found is None or not found.submodule_search_locations:
+        result = None
+    if result is None or not result.submodule_search_locations:
         raise EnvironmentFailure("pyspark is not installed: install samzapy with its dependencies")
-    return InstalledSpark(Path(found.submodule_search_locations[0]))
+    return InstalledSpark(Path(result.submodule_search_locations[0]))

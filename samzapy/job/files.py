@@ -62,12 +62,12 @@ class TemporaryFolder:
 
 def _locked(folder: Path) -> int:
     """Lock a new folder; returns the open file, which holds the lock until it is closed or the process ends."""
-    made = folder / "lock.new"
-    lock = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    built = folder / "lock.new"
+    lock = os.open(built, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     with suppress(OSError):  # a file system without locks: then no process removes the folder of another one
         fcntl.flock(lock, fcntl.LOCK_EX)
     # Renamed last, so that a file with this name is always locked.
-    made.rename(folder / _LOCK)
+    built.rename(folder / _LOCK)
     return lock
 
 

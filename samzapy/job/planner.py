@@ -415,8 +415,8 @@ def forget_gone(
     """The inputs of earlier runs without deleted streams of a pattern: their positions go as well, so a stream that
     comes back is a new one."""
     return {
-        stream: each
-        for stream, each in known.items()
+        stream: item
+        for stream, item in known.items()
         if stream in inputs or not any(pattern.matches(stream) for pattern in patterns)
     }
 

@@ -164,12 +164,12 @@ NUMBERS: Mapping[str, tuple[str, ...]] = {
 
 def numbers_of(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """The finite ones of `NUMBERS` in a registry's snapshot."""
-    found = {
+    result = {
         group: {name: metrics[group][name] for name in names if isfinite(metrics[group].get(name, nan))}
         for group, names in NUMBERS.items()
         if group in metrics
     }
-    return {group: values for group, values in found.items() if values}
+    return {group: values for group, values in result.items() if values}
 
 
 def is_at_container(group: str, name: str) -> bool:

@@ -200,7 +200,7 @@ def reporters(
             return otlp(registry, tasks, header, export, clock, is_shown)
         return snapshots(registry, header, publisher_of(config.stream) if config.stream else _log, clock, is_shown)
 
-    return [Reporter(header.container, publishing(each), clock, each.interval_s) for each in configs]
+    return [Reporter(header.container, publishing(item), clock, item.interval_s) for item in configs]
 
 
 def _without(blacklist: str) -> IsShown:

@@ -28,13 +28,13 @@ def _load() -> tuple[ModuleType | None, str]:
     if os.environ.get("SAMZAPY_NATIVE") == "0":
         return None, "SAMZAPY_NATIVE=0"
     try:
-        from samzapy.native import extension as found  # noqa: PLC0415  # it may be missing
+        from samzapy.native import extension as result  # noqa: PLC0415  # it may be missing
     except ImportError as cause:
         return None, f"the extension is not built ({cause})"
     # A wheel has no sources. A working tree may have changed since the last installation.
-    if sources_digest(Path(__file__).parent) not in {"", found.SOURCES}:
+    if sources_digest(Path(__file__).parent) not in {"", result.SOURCES}:
         return None, "the extension is built from other sources: make install"
-    return found, ""
+    return result, ""
 
 
 _loaded, missing = _load()

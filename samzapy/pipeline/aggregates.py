@@ -114,12 +114,12 @@ class Named(Aggregation):
     def __init__(self, parts: Mapping[str, Part | Aggregation], kind: Any = None) -> None:
         """`kind`: the class of the messages. A part that takes whole messages takes them in plain form."""
         whole = None if kind is None else form_of(kind).to_plain
-        each = {name: part if isinstance(part, Part) else _part_of(part) for name, part in parts.items()}
+        item = {name: part if isinstance(part, Part) else _part_of(part) for name, part in parts.items()}
         self._parts = {
             name: replace(part, value=whole) if part.value is None and not isinstance(part.fold, _Count) else part
-            for name, part in each.items()
+            for name, part in item.items()
         }
-        self.keeps_messages = any(part.value is None and not isinstance(part.fold, _Count) for part in each.values())
+        self.keeps_messages = any(part.value is None and not isinstance(part.fold, _Count) for part in item.values())
         self.in_any_order = all(part.fold.in_any_order for part in self._parts.values())
 
     @property
@@ -142,7 +142,7 @@ class Named(Aggregation):
 
     def result(self, accumulated: list[Any]) -> dict[str, Any]:
         values = zip(self._parts.items(), accumulated, strict=True)
-        return {name: part.fold.result(each) for (name, part), each in values}
+        return {name: part.fold.result(item) for (name, part), item in values}
 
 
 class Reduced(Aggregation):

@@ -156,9 +156,9 @@ class Lookups(Step):
             keys = list(map(str, batch.keys if keys_of is None else keys_of(batch)))
             known = cache.get_all(dict.fromkeys(keys))
             asked = {key: item for key, item in zip(keys, batch.messages, strict=True) if known[key] is None}
-            found = dict(zip(asked, ask(list(asked.values())), strict=True))
-            cache.put_all({key: [result] for key, result in found.items()})
-            results = {key: found[key] if held is None else held[0] for key, held in known.items()}
+            matches = dict(zip(asked, ask(list(asked.values())), strict=True))
+            cache.put_all({key: [result] for key, result in matches.items()})
+            results = {key: matches[key] if held is None else held[0] for key, held in known.items()}
             answered = with_columns(batch, messages=[results[key] for key in keys])
             refuse_unnamed(answered)
             emit(answered)
@@ -186,7 +186,7 @@ class Lookups(Step):
 
         def every(messages: Sequence[Any]) -> list[Any]:
             waiting = [pool.submit(one, message) for message in messages]
-            return [each.result(self.timeout_s) for each in waiting]
+            return [item.result(self.timeout_s) for item in waiting]
 
         return every
 

@@ -142,7 +142,7 @@ class Answers(Step):
         def receive(batch: Batch) -> None:
             newest = versions.get_all(dict.fromkeys(batch.keys))
             answers = enumerate(zip(batch.keys, batch.messages, strict=True))
-            results = [(at, key, each["result"]) for at, (key, each) in answers if each["version"] == newest[key]]
+            results = [(at, key, item["result"]) for at, (key, item) in answers if item["version"] == newest[key]]
             rows = [(at, key, None if result is None else object_of(result)) for at, key, result in results]
             emit(made_of(batch, rows))
 

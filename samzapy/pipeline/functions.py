@@ -120,10 +120,10 @@ def wants_key(function: Callable[..., Any]) -> bool:
 def returned_by(function: Callable[..., Any]) -> Any:
     """The class that a function's annotation names; None for none, and for builtins."""
     try:
-        found = inspect.get_annotations(function, eval_str=True).get("return")
+        result = inspect.get_annotations(function, eval_str=True).get("return")
     except Exception:  # noqa: BLE001  # a name that does not exist here
         return None
-    return found if isinstance(found, type) and found.__module__ != "builtins" else None
+    return result if isinstance(result, type) and result.__module__ != "builtins" else None
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -161,8 +161,8 @@ def selected(batch: Batch, wanted: Sequence[Any]) -> Batch:
 def made_of(batch: Batch, rows: Sequence[tuple[int, Any, Any]]) -> Batch:
     """Other messages in place of a batch's: of each row, with the place of the message that it comes from, the key and
     the content."""
-    made = picked(batch, [place for place, _, _ in rows])
-    return with_columns(made, keys=[key for _, key, _ in rows], messages=[message for _, _, message in rows])
+    built = picked(batch, [place for place, _, _ in rows])
+    return with_columns(built, keys=[key for _, key, _ in rows], messages=[message for _, _, message in rows])
 
 
 def of_rows(function: Callable[..., Any]) -> OfBatch:

@@ -95,7 +95,7 @@ class Pipeline:
         """Add a step under a name, with a number behind it if that is taken."""
         if "plan" in vars(self):
             raise RuntimeError(f"pipeline '{self.name}' has been run or explained: it takes no more steps")
-        step.name = free_name(name, {STEPS, TIMERS, *(each.name for each in self._steps)})
+        step.name = free_name(name, {STEPS, TIMERS, *(item.name for item in self._steps)})
         self._steps.append(step)
         return step
 
@@ -104,16 +104,16 @@ class Pipeline:
         whoever reads it. Raises ValueError for a name that is taken."""
         if not name and step in self._repartitioned:
             return self._repartitioned[step]
-        taken = {each.stream.stream for each in self._steps if isinstance(each, Through)}
+        taken = {item.stream.stream for item in self._steps if isinstance(item, Through)}
         if name and f"{self.name}-{name}" in taken:
             raise ValueError(f"through({name!r}): the pipeline has a stream of that name; choose another one")
         stream = SystemStream(_system_of(step), free_name(f"{self.name}-{name or path}", taken))
         out = self.add(Through(inputs=(step,), stream=stream), f"{name or path}-out")
         source = Source(inputs=(out,), stream=stream, value_type=step.value_type, nulls=True)
-        found = Stream(self, self.add(source, f"{name or path}-in"), path)
+        result = Stream(self, self.add(source, f"{name or path}-in"), path)
         if not name:
-            self._repartitioned[step] = found
-        return found
+            self._repartitioned[step] = result
+        return result
 
 
 def _stream_of(name: str) -> SystemStream:
@@ -144,9 +144,9 @@ class Stream(_Flow):
 
     def then(self, step: Step, name: str = "") -> Stream:
         """The messages that a further step gives. Raises ConfigError for a name that cannot be one."""
-        found = Stream(self.pipeline, self.pipeline.add(step, self.named(name, step.kind)), self.path)
-        found.keyed = self.keyed
-        return found
+        result = Stream(self.pipeline, self.pipeline.add(step, self.named(name, step.kind)), self.path)
+        result.keyed = self.keyed
+        return result
 
     def filter(self, predicate: Callable[..., Any]) -> Stream:
         """The messages for which `predicate` is true."""
@@ -176,9 +176,9 @@ class Stream(_Flow):
         path = check_name("name of a step", name) if name else f"by-{name_of(function)}"
         step = KeyBy(inputs=(self.step,), function=function, value_type=self.step.value_type)
         self.pipeline.add(step, path)
-        found = Stream(self.pipeline, step, step.name)
-        found.keyed = False
-        return found
+        result = Stream(self.pipeline, step, step.name)
+        result.keyed = False
+        return result
 
     def through(self, name: str = "") -> Stream:
         """Send the messages through a stream of the job, `PIPELINE-NAME`, partitioned by key."""
@@ -194,9 +194,9 @@ class Stream(_Flow):
         streams = [self, *others]
         kinds = {stream.step.value_type for stream in streams}
         kind = kinds.pop() if len(kinds) == 1 else None
-        found = self.then(Merge(inputs=tuple(stream.step for stream in streams), value_type=kind))
-        found.keyed = all(stream.keyed for stream in streams)
-        return found
+        result = self.then(Merge(inputs=tuple(stream.step for stream in streams), value_type=kind))
+        result.keyed = all(stream.keyed for stream in streams)
+        return result
 
     def branch(self, *predicates: Callable[..., Any]) -> tuple[Stream, ...]:
         """A stream for each predicate: a message goes to the first whose predicate is true."""

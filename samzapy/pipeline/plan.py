@@ -83,13 +83,13 @@ class Plan:
         """The keys of the job file that the pipeline stands for; those of `given` come first where they exist."""
         keys = {
             "job.name": self.name,
-            "task.inputs": ",".join(dict.fromkeys(str(each.stream) for each in self.sources if not each.everywhere)),
+            "task.inputs": ",".join(dict.fromkeys(str(item.stream) for item in self.sources if not item.everywhere)),
             "task.window.ms": "100",
         }
         if self.own_streams:
             # A step sees what an earlier one has sent after a commit.
             keys["task.commit.ms"] = "1000"
-        for system in dict.fromkeys(each.stream.system for each in self.steps if isinstance(each, Source | To)):
+        for system in dict.fromkeys(item.stream.system for item in self.steps if isinstance(item, Source | To)):
             servers = f"systems.{system}.consumer.bootstrap.servers", f"systems.{system}.producer.bootstrap.servers"
             is_kafka = any(key in given for key in servers)
             keys[f"systems.{system}.samza.factory"] = "kafka" if is_kafka else "local"

@@ -114,10 +114,13 @@ class Lookup(Step):
         def receive(batch: Batch) -> None:
             keys = batch.keys if keys_of is None else keys_of(batch)
             rows = store.get_all({key for key in keys if key is not None})
-            found = [rows.get(key) for key in keys]
+            result = [rows.get(key) for key in keys]
             if inner:
-                batch, found = selected(batch, [row is not None for row in found]), [r for r in found if r is not None]
-            emit(with_columns(batch, messages=[joiner(*pair) for pair in zip(batch.messages, found, strict=True)]))
+                batch, result = (
+                    selected(batch, [row is not None for row in result]),
+                    [r for r in result if r is not None],
+                )
+            emit(with_columns(batch, messages=[joiner(*pair) for pair in zip(batch.messages, result, strict=True)]))
 
         return [receive, ignore]
 

@@ -116,7 +116,7 @@ class PipelineTask(
                 clock.ended = True
                 clock.finish()
                 self._ended.add(clock_of(clock.step))
-        ended = [each for each in self._throughs if self._announced.get(each) != _END and self._has_ended(each)]
+        ended = [item for item in self._throughs if self._announced.get(item) != _END and self._has_ended(item)]
         self._announced |= dict.fromkeys(ended, _END)
         self._ending += ended
         return bool(self._ending)

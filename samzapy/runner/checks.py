@@ -138,7 +138,7 @@ class _Loop:
                 self._outages.failing(self, f"The check '{row.name}' failed ({cause}); checking again")
             else:
                 # One cause makes several rows fail: one of them says so.
-                known = row.failing or (expected and any(each.failing for each in self._rows))
+                known = row.failing or (expected and any(item.failing for item in self._rows))
                 level = logging.DEBUG if known else logging.WARNING if expected else logging.ERROR
                 logger.log(level, "The check '%s' failed (%s); checking again", row.name, cause, exc_info=not expected)
                 self._is_reported = True
@@ -147,7 +147,7 @@ class _Loop:
             return None
         if row.failing:
             row.failing = False
-            if not any(each.failing for each in self._rows):
+            if not any(item.failing for item in self._rows):
                 self._outages.answered(self)
                 if self._is_reported:
                     self._is_reported = False

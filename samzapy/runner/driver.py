@@ -148,7 +148,7 @@ def delete_passed(prepared: PreparedJob, checks: Checks, on_event: Callable[[str
 
     def check() -> bool:
         clients, committed = checks.records.clients, checks.records.checkpoints.read(names).values()
-        positions = {ssp: at for each in committed if each is not None for ssp, at in each.input_offsets.items()}
+        positions = {ssp: at for item in committed if item is not None for ssp, at in item.input_offsets.items()}
         for ssp, at in positions.items():
             admin = clients.admin(ssp.system)
             if ssp.system_stream in own and at > deleted.get(ssp, 0) and isinstance(admin, DeletesRecords):

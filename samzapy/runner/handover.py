@@ -228,7 +228,7 @@ class OwnershipWatch:
 
     def _note_polled(self) -> bool:
         """Step 10; returns whether it is still to come."""
-        polled = all(self._coordinator.has_run(each.id) for each in self._coordinator.spec.model.containers)
+        polled = all(self._coordinator.has_run(item.id) for item in self._coordinator.spec.model.containers)
         if polled:
             self._ownership.note_polled()
         return not polled

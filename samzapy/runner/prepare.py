@@ -192,7 +192,9 @@ class _CheckedJob(StartableJob):
             epoch=None if config.task.checkpoint is None else claim.run.epoch,
             lease_ms=claim.run.lease_ms,
             given=self.given,
-            inputs={stream: found for stream in config.task.all_inputs if (found := self.streams(stream)) is not None},
+            inputs={
+                stream: result for stream in config.task.all_inputs if (result := self.streams(stream)) is not None
+            },
         )
 
     def close(self) -> None:
@@ -247,11 +249,11 @@ class _CheckedJob(StartableJob):
         """Create the `missing` changelogs, and the streams of metrics."""
         logged = self.config.changelogs
         specs = {stream: changelog_spec(logged[stream], partitions) for stream in missing}
-        reported = [each.stream for each in self.config.metrics_reporters if each.stream]
+        reported = [item.stream for item in self.config.metrics_reporters if item.stream]
         systems = self.config.systems
         specs |= {stream: new_stream(systems[stream.system], stream.stream, 1, LOG) for stream in reported}
-        between = [each for each in sorted(self.config.repartitions) if self.streams(each) is None]
-        specs |= {each: new_stream(systems[each.system], each.stream, self.counts[each], LOG) for each in between}
+        between = [item for item in sorted(self.config.repartitions) if self.streams(item) is None]
+        specs |= {item: new_stream(systems[item.system], item.stream, self.counts[item], LOG) for item in between}
         self.clients.create(specs)
         self.streams.fetch([*missing, *between])
         for stream in missing:

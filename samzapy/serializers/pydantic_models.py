@@ -83,7 +83,7 @@ def plain_functions(kind: Any, unchanged: tuple[type, ...]) -> tuple[Callable[[A
             return from_python(value)
         except ValidationError as refused:
             # A time is no text, although it is one in JSON.
-            if any(isinstance(each["input"], unchanged) for each in refused.errors(include_url=False)):
+            if any(isinstance(item["input"], unchanged) for item in refused.errors(include_url=False)):
                 raise
             return from_json(_as_written(value, refused, _ANY.dump_json))
 

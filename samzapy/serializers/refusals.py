@@ -86,10 +86,10 @@ def _parts(value: Any) -> Collection[Any]:
         return value.values()
     if isinstance(value, (list, tuple, set, frozenset)):
         return value
-    names = getattr(value, "__struct_fields__", None) or [each.name for each in getattr(value, "__attrs_attrs__", ())]
+    names = getattr(value, "__struct_fields__", None) or [item.name for item in getattr(value, "__attrs_attrs__", ())]
     if not names and is_dataclass(value):
         # With slots it has no `__dict__`.
-        names = [each.name for each in fields(value)]
+        names = [item.name for item in fields(value)]
     if names:
         return [getattr(value, name, None) for name in names]
     return getattr(value, "__dict__", {}).values()

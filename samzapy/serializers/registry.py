@@ -78,8 +78,8 @@ class SerdeRegistry(Mapping[str, Serde]):
             raise UnknownSerde([ConfigProblem("serializers.registry", None, unknown_serde(name, dict(self._classes)))])
         key = f"serializers.registry.{name}.class"
         try:
-            made = load_class(path)()
-            serde = made.serde(name, dict(self._settings.get(name, {}))) if isinstance(made, SerdeFactory) else made
+            built = load_class(path)()
+            serde = built.serde(name, dict(self._settings.get(name, {}))) if isinstance(built, SerdeFactory) else built
         except ConfigError:
             raise
         except PluginError as cause:
@@ -145,13 +145,13 @@ def serde_registry(config: JobConfig | Mapping[str, str]) -> SerdeRegistry:
 
 
 def _settings(flat: Mapping[str, str], *, with_class: bool = False) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     prefix = "serializers.registry."
     for key, value in flat.items():
         name, _, leaf = key.removeprefix(prefix).partition(".")
         if key.startswith(prefix) and leaf and (with_class or leaf != "class"):
-            found.setdefault(name, {})[leaf] = value
-    return found
+            result.setdefault(name, {})[leaf] = value
+    return result
 
 
 #: The method of each kind of task that gets its messages.
@@ -189,23 +189,23 @@ def _arguments(task: type, kind: type) -> tuple[Any, ...] | None:
         if not isinstance(origin, type) or not issubclass(origin, kind):
             continue
         place = f"{task.__name__}, in the brackets of {origin.__name__}"
-        given = tuple(_resolved(each, names, place) for each in get_args(base))
+        given = tuple(_resolved(item, names, place) for item in get_args(base))
         if origin is kind and len(given) == len(MessageTypes._fields):
             return given
         inner = None if origin is kind else _arguments(origin, kind)
         if inner is None:
             continue  # the next base may have brackets
         known = dict(zip(getattr(origin, "__parameters__", ()), given, strict=False))
-        return tuple(substituted(each, known) for each in inner)
+        return tuple(substituted(item, known) for item in inner)
     return None
 
 
 def _names_of(task: type) -> dict[str, Any]:
     """The names in the module of a class. A class that came from another program has those of its methods instead."""
-    found = dict(vars(sys.modules.get(task.__module__, builtins)))
+    result = dict(vars(sys.modules.get(task.__module__, builtins)))
     for method in filter(inspect.isfunction, vars(task).values()):
-        found = method.__globals__ | found
-    return found
+        result = method.__globals__ | result
+    return result
 
 
 def _of_parameter(task: type, method: str) -> MessageTypes:

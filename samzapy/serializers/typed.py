@@ -90,13 +90,13 @@ def typed_serde(name: Format, kind: Any, *, sort_keys: bool = False) -> TypedSer
 
             return TypedSerde(name, kind, _classes(info), pydantic_codec(name, kind, sort_keys=sort_keys))
         codec = _codec(name, kind, sort_keys=sort_keys)
-        made = TypedSerde(name, kind, _classes(info), codec)
+        built = TypedSerde(name, kind, _classes(info), codec)
     except Exception as cause:
         text = " ".join(str(cause).split())
         raise SerdeError(f"{name} cannot be decoded to {shown(kind)} ({type(cause).__name__}: {text})") from cause
     if unknown:
         raise SerdeError(f"{shown(unknown[0])} is none of the classes that {name} is decoded to: {_DECODABLE}")
-    return made
+    return built
 
 
 _DECODABLE = "a msgspec.Struct, a dataclass, an attrs class, a TypedDict, a NamedTuple or a pydantic model"
@@ -105,7 +105,7 @@ _DECODABLE = "a msgspec.Struct, a dataclass, an attrs class, a TypedDict, a Name
 def holds_models(kind: Any) -> bool:
     """Whether a class, or one of its fields or elements, is a model or a dataclass of pydantic."""
     held = (getattr(part, "cls", None) for part in _parts(inspect.type_info(kind)))
-    return any(hasattr(each, "__pydantic_validator__") for each in (kind, *held))
+    return any(hasattr(item, "__pydantic_validator__") for item in (kind, *held))
 
 
 def shown(kind: Any) -> str:
@@ -125,8 +125,8 @@ def reason_of(cause: Exception) -> str:
     text = str(cause)
     if not isinstance(cause, msgspec.ValidationError):
         return text or type(cause).__name__
-    found, at, path = text.rpartition(" - at ")
-    return (f"{path}: {found}" if at else f"$: {text}").replace("`", "")
+    result, at, path = text.rpartition(" - at ")
+    return (f"{path}: {result}" if at else f"$: {text}").replace("`", "")
 
 
 def _parts(info: inspect.Type) -> Iterator[Any]:
@@ -142,7 +142,7 @@ def _parts(info: inspect.Type) -> Iterator[Any]:
         for name in part.__struct_fields__:
             held = getattr(part, name)
             held = held if isinstance(held, tuple) else (held,)
-            waiting += [each for each in held if isinstance(each, (inspect.Type, inspect.Field))]
+            waiting += [item for item in held if isinstance(item, (inspect.Type, inspect.Field))]
 
 
 def holds_sets(kind: Any) -> bool:
@@ -194,15 +194,15 @@ _PLAIN: dict[type, tuple[type, ...]] = {
 def _classes(info: inspect.Type) -> frozenset[type] | None:
     """The exact classes of the objects of a type, None for any class."""
     if isinstance(info, inspect.UnionType):
-        each = list(map(_classes, info.types))
-        return None if None in each else frozenset().union(*filter(None, each))
+        item = list(map(_classes, info.types))
+        return None if None in item else frozenset().union(*filter(None, item))
     if isinstance(info, inspect.LiteralType):
         return frozenset(map(type, info.values))
     if isinstance(info, inspect.Metadata):
         return _classes(info.type)
-    found = _PLAIN.get(type(info))
-    if found is not None:
-        return frozenset(found)
+    result = _PLAIN.get(type(info))
+    if result is not None:
+        return frozenset(result)
     kind = getattr(info, "cls", None)
     kind = getattr(kind, "__origin__", kind)
     return frozenset({kind}) if isinstance(kind, type) else None

@@ -87,15 +87,15 @@ class ReadBack:
     def places(self, values: Collection[Any]) -> list[int]:
         """The places of the values of a batch to read back."""
         self._left -= len(values)
-        found = []
+        result = []
         if self.open and not set(map(type, values)) <= self._proven:
             kinds = enumerate(map(type, values))
-            found = [place for place, kind in kinds if kind not in self._proven and self._note(kind)]
+            result = [place for place, kind in kinds if kind not in self._proven and self._note(kind)]
         if self._left <= 0:
             self._left = EVERY
             self._turn += _STRIDE
-            found += range(self._turn % min(len(values), EVERY), len(values), EVERY)
-        return found
+            result += range(self._turn % min(len(values), EVERY), len(values), EVERY)
+        return result
 
     def _note(self, kind: type) -> bool:
         self._seen[kind] = seen = self._seen.get(kind, 0) + 1
@@ -107,11 +107,11 @@ class ReadBack:
     def fault(self, value: Any, data: Any) -> str | None:
         """Why `data`, which was written for `value`, is not read as an equal value; None if it is. Raises
         EnvironmentFailure."""
-        found = self._fault(value, data)
-        if found is not None:
+        result = self._fault(value, data)
+        if result is not None:
             # It may be tried again, and must fail again.
             self._left, self.tick = 0, repeat(True).__next__
-        return found
+        return result
 
     def _fault(self, value: Any, data: Any) -> str | None:
         try:
@@ -120,10 +120,10 @@ class ReadBack:
             raise
         except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this value
             return f"is not read back ({self._reason(cause)})"
-        found = difference(value, back, rounded=self._rounded, exact=self._exact)
-        if found == OPAQUE:
-            found = None if self._write(back) == data else f"$: another {type(back).__name__}"
-        return None if found is None else f"does not come back as it was written: {found}"
+        result = difference(value, back, rounded=self._rounded, exact=self._exact)
+        if result == OPAQUE:
+            result = None if self._write(back) == data else f"$: another {type(back).__name__}"
+        return None if result is None else f"does not come back as it was written: {result}"
 
 
 class ChangedOutput(SerdeError):
@@ -200,10 +200,10 @@ def difference(written: Any, read: Any, *, rounded: bool = False, exact: bool = 
         try:
             _expect(type(one) is type(other) and type(one) not in _LEAVES)
             parts = _parts(place, one, other)
-        except _Different as found:
+        except _Different as result:
             return (
-                f"{place}: {found}"
-                if found.args
+                f"{place}: {result}"
+                if result.args
                 else f"{place}: {_shown(place, one)} was written, {_shown(place, other)} is read"
             )
         except Exception as cause:  # noqa: BLE001  # whatever the methods of the user raise
@@ -237,11 +237,11 @@ def _parts(place: str, one: Any, other: Any) -> list[_Pair] | None:
     if isinstance(one, dict):
         return _entries(place, one, other)
     if isinstance(one, (set, frozenset)):
-        twins = {each: each for each in other}
+        twins = {item: item for item in other}
         _expect(
-            len(one) == len(other) and all(each in twins for each in one), "other elements are read than were written"
+            len(one) == len(other) and all(item in twins for item in one), "other elements are read than were written"
         )
-        return [(f"{place}[...]", each, twins[each]) for each in one]
+        return [(f"{place}[...]", item, twins[item]) for item in one]
     if isinstance(one, (list, tuple, deque)):
         _expect(len(one) == len(other), f"{len(one)} elements were written, {len(other)} are read")
         names = getattr(kind, "_fields", None)
@@ -286,9 +286,9 @@ def _names(kind: Hashable) -> tuple[str, ...] | None:
     if hasattr(kind, "__struct_fields__"):
         return tuple(kind.__struct_fields__)
     if hasattr(kind, "__attrs_attrs__"):
-        return tuple(each.name for each in kind.__attrs_attrs__ if all_count or each.eq)
+        return tuple(item.name for item in kind.__attrs_attrs__ if all_count or item.eq)
     if isinstance(kind, type) and is_dataclass(kind):
-        return tuple(each.name for each in fields(kind) if all_count or each.compare)
+        return tuple(item.name for item in fields(kind) if all_count or item.compare)
     if hasattr(kind, "__pydantic_fields__"):
         return (*kind.__pydantic_fields__, "__pydantic_private__", "__pydantic_extra__")
     return None

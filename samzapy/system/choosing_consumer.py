@@ -253,7 +253,7 @@ class ChoosingConsumer(SystemConsumer):
         return chosen
 
     def epochs(self) -> Mapping[SystemStreamPartition, int]:
-        known = [each.epochs() for each in self._consumers.values() if isinstance(each, LeaderEpochs)]
+        known = [item.epochs() for item in self._consumers.values() if isinstance(item, LeaderEpochs)]
         return {ssp: epoch for epochs in known for ssp, epoch in epochs.items()}
 
     def position(self, ssp: SystemStreamPartition) -> int:

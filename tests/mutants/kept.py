@@ -273,8 +273,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/container/run_loop.py",
-        "or all(each.requests",
-        "or any(each.requests",
+        "or all(item.requests",
+        "or any(item.requests",
         ("tests/unit/container/tasks/test_executor_contract.py",),
     ),
     Mutant(
@@ -347,7 +347,7 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/container/errors/recovery.py",
-        "                store.delete_all([each for each, held in pairs if held is None])\n",
+        "                store.delete_all([item for item, held in pairs if held is None])\n",
         "",
         (_BATCHES + "/test_halving.py",),
     ),
@@ -562,7 +562,7 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/container/errors/recovery.py",
-        "if len(found) == len(keys):",
+        "if len(result) == len(keys):",
         "if True:",
         ("tests/unit/container/errors/test_undo_journal.py",),
     ),

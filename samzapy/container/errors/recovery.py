@@ -333,9 +333,9 @@ class UndoJournal:
     def note_all(self, store: Store, keys: Sequence[Any]) -> None:
         if not self._noting:
             return
-        found = store.get_all(keys)
-        if len(found) == len(keys):
-            self._before.append((store, _MANY, found.items()))
+        result = store.get_all(keys)
+        if len(result) == len(keys):
+            self._before.append((store, _MANY, result.items()))
             return
         # Keys may be repeated, or equal in Python and still different keys of the store, such as 1 and True.
         for key in keys:
@@ -350,7 +350,7 @@ class UndoJournal:
             if key is _MANY:
                 pairs = list(value)
                 store.put_all([pair for pair in pairs if pair[1] is not None])
-                store.delete_all([each for each, held in pairs if held is None])
+                store.delete_all([item for item, held in pairs if held is None])
             elif value is None:
                 store.delete(key)
             else:

@@ -142,8 +142,8 @@ class EventClock:
         time."""
         committed, offsets = checkpoint.input_offsets, self._offsets
         return {
-            ssp: each
-            for ssp, each in kept.items()
+            ssp: item
+            for ssp, item in kept.items()
             if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
         }
 
@@ -184,13 +184,13 @@ class EventClock:
 
     @property
     def silent(self) -> list[str]:
-        found: list[str] = []
+        result: list[str] = []
         for ssp in sorted(self._offsets):
             if self._is_silent(ssp):
-                found.append(str(ssp))
+                result.append(str(ssp))
             elif ssp in self._senders:
-                found += [f"{ssp} (sender {name})" for name in sorted(self._senders[ssp].silent)]
-        return found
+                result += [f"{ssp} (sender {name})" for name in sorted(self._senders[ssp].silent)]
+        return result
 
     @property
     def marks(self) -> Mapping[SystemStreamPartition, int]:

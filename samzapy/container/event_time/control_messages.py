@@ -70,7 +70,7 @@ def decode(value: bytes | None, headers: Headers, position: str) -> SentControl:
             messages[_NAMES[Watermark]] = Watermark(data.time_ms)
         return SentControl(data.sender, data.senders, messages[name])
     except (ValueError, KeyError) as cause:
-        allowed = ", ".join(each.decode() for each in _NAMES.values())
+        allowed = ", ".join(item.decode() for item in _NAMES.values())
         raise SerdeError(
             f"{position}: not a control message ({type(cause).__name__}: {cause}): {name[:40]!r} "
             f"{(value or b'')[:80]!r}; expected {allowed} with sender and senders"

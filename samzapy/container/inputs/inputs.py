@@ -75,7 +75,7 @@ class RawRecords:
         for batch in batches if self._positions else ():
             ssp = batch.ssp
             done = min(positions[ssp] for positions in self._positions[ssp])
-            kept = [each for each in self._batches.get(ssp, ()) if each.offsets[-1] >= done]
+            kept = [item for item in self._batches.get(ssp, ()) if item.offsets[-1] >= done]
             self._batches[ssp] = [*kept, batch]
 
     def find(self, ssp: SystemStreamPartition, offset: int) -> tuple[bytes | None, bytes | None]:
@@ -109,7 +109,7 @@ class Inputs:
         becomes the live set of the partitions that have ended, which a bootstrap reads."""
         self._consumers = dict(consumers)
         self._readers = tuple(dict.fromkeys(consumers.values()))
-        self._choosing = [each for each in self._readers if isinstance(each, ChoosingConsumer)]
+        self._choosing = [item for item in self._readers if isinstance(item, ChoosingConsumer)]
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
         self._ends = dict(ends)
         self._ended: set[SystemStreamPartition] = set()
@@ -168,7 +168,7 @@ class Inputs:
                 yield from self._decoded(batch.part(start, start + size), arrival_ms)
 
     def epochs(self) -> dict[SystemStreamPartition, int]:
-        known = [each.epochs() for each in self._readers if isinstance(each, LeaderEpochs)]
+        known = [item.epochs() for item in self._readers if isinstance(item, LeaderEpochs)]
         return {ssp: epoch for epochs in known for ssp, epoch in epochs.items()}
 
     def position(self, ssp: SystemStreamPartition) -> int:
@@ -184,7 +184,7 @@ class Inputs:
 
     def held_back(self) -> set[SystemStreamPartition]:
         """The partitions that may have messages that polls do not return for now."""
-        return {*self._held, *chain.from_iterable(each.held_back() for each in self._choosing)} - self._finished
+        return {*self._held, *chain.from_iterable(item.held_back() for item in self._choosing)} - self._finished
 
     def finish(self, ssp: SystemStreamPartition) -> None:
         """The partition ends here: its senders have said so."""
@@ -287,9 +287,9 @@ def container_inputs(
 ) -> Inputs:
     """Consumers and decoders of the partitions that the tasks read, without fetching anything. `metrics` get the
     distance of bootstrap streams from their heads."""
-    task, ssps = config.task, frozenset(ssp for each in tasks for ssp in each.offsets)
-    batches = any(isinstance(each.task, BatchTask) for each in tasks)
-    over = {ssp for each in tasks for ssp in each.event_clock.over}
+    task, ssps = config.task, frozenset(ssp for item in tasks for ssp in item.offsets)
+    batches = any(isinstance(item.task, BatchTask) for item in tasks)
+    over = {ssp for item in tasks for ssp in item.event_clock.over}
     own_ends = {ssp: end for ssp, end in ends.items() if ssp in ssps}
     # These had ended before the restart: they are over unless new messages have come.
     own_ends = {**clients.ends(over - own_ends.keys()), **own_ends}
@@ -303,7 +303,7 @@ def container_inputs(
     size = most = task.poll_batch_size or (_POLL_OF_BATCHES if batches else _POLL)
     consumers = {system: clients.consumer(system) for system in sorted({ssp.system for ssp in ssps})}
     if (chooser := chooser_of(config, ssps)) is not None:
-        if any(isinstance(each.task, (AsyncStreamTask, CoroutineTask)) for each in tasks):
+        if any(isinstance(item.task, (AsyncStreamTask, CoroutineTask)) for item in tasks):
             most = min(most, _PORTIONS_IN_FLIGHT * task.asynchronous.max_concurrency * len(tasks))
         choosing = ChoosingConsumer(
             consumers,

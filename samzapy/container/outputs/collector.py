@@ -360,8 +360,8 @@ def _column(
         return [*(_column(given[:left], convert, keep) or ()), *(_column(given[left:], convert.encode, keep) or ())]
     # Not `map`: a StopIteration of a serde would end it silently.
     if keep is None:
-        return [None if each is None else convert(each) for each in given]
-    return [None if each is None else keep(convert(each)) for each in given]
+        return [None if item is None else convert(item) for item in given]
+    return [None if item is None else keep(convert(item)) for item in given]
 
 
 def _places(
@@ -370,8 +370,8 @@ def _places(
     """Partition and encoded partition key of each record, as `send` makes them."""
     if given is None:
         return None, None
-    partitions = [each if type(each) is int else None for each in given]
-    keys = [None if type(each) is int else each for each in given]
+    partitions = [item if type(item) is int else None for item in given]
+    keys = [None if type(item) is int else item for item in given]
     return partitions, _column(keys, lambda key: key if type(key) is EncodedKey else encode_key(key))
 
 

@@ -69,13 +69,13 @@ class OutputIds:
 
     def prefix(self, ssp: SystemStreamPartition, kind: str) -> bytes:
         """The beginning of all ids of this kind from this partition; the offset follows."""
-        found = self._prefixes.get((ssp, kind))
-        if found is None:
+        result = self._prefixes.get((ssp, kind))
+        if result is None:
             reader = self._task_name if ssp in self._broadcast else ""
             stream_id = self._stream_id_of(ssp.system_stream)
             source = source_of(self._job, ssp, stream_id, reader, kind)
-            found = self._prefixes[ssp, kind] = f"{source}:".encode()
-        return found
+            result = self._prefixes[ssp, kind] = f"{source}:".encode()
+        return result
 
     def letter(self, envelope: IncomingMessageEnvelope, number: int) -> bytes:
         return b"%b%d:%d" % (self.prefix(envelope.ssp, LETTER), envelope.offset, number)
@@ -248,7 +248,7 @@ class BatchIdCollector(MessageCollector):
         if not self._offsets:
             self._offsets = frozenset(self._batch.offsets)
         if not self._offsets.issuperset(inputs):
-            other = next(each for each in inputs if each not in self._offsets)
+            other = next(item for item in inputs if item not in self._offsets)
             raise TaskFailed(
                 f"process_batch of {self._batch.position} sends to {stream} with input {other!r}: expected an offset "
                 "of the batch"
@@ -296,7 +296,7 @@ def _ordered(outputs: list[Output]) -> list[Output]:
     """The outputs, as records, by offset and number of their ids; a record without an id keeps its place."""
     sections: list[list[OutgoingRecord]] = [[]]
     for record in chain.from_iterable(
-        each.records() if isinstance(each, OutgoingColumns) else (each,) for each in outputs
+        item.records() if isinstance(item, OutgoingColumns) else (item,) for item in outputs
     ):
         if record.headers and record.headers[0][0] == ID_HEADER:
             sections[-1].append(record)

@@ -225,7 +225,7 @@ class TaskProducers:
         """`system`: the system whose transactions carry the state, None for none; `outputs_inside`: outputs to it join
         the transactions. `inside`: the streams that do in any case. `metrics` count the outputs outside of
         transactions."""
-        self._inside = [each.stream for each in inside if each.system == system]
+        self._inside = [item.stream for item in inside if item.system == system]
         self._metrics = metrics
         self._clients = clients
         #: The system with the transactions that carry the state.

@@ -247,7 +247,7 @@ class LagWatch:
 
     def _measured(self, ends: Positions, progress: Progress) -> dict[str, PartitionLag]:
         now_ms, wall_ms = round(self._clock.monotonic() * 1000), self._clock.wall_ms()
-        found: dict[str, PartitionLag] = {}
+        result: dict[str, PartitionLag] = {}
         for ssp, end in ends.items():
             seen = self._seen[ssp]
             seen.add(now_ms, end)
@@ -257,8 +257,8 @@ class LagWatch:
             if position is not None:
                 lag = max(0, end - position)
                 age_ms = seen.age_ms(position, now_ms) if lag else 0
-                found[str(ssp)] = PartitionLag(position, end, lag, age_ms)
-        return found
+                result[str(ssp)] = PartitionLag(position, end, lag, age_ms)
+        return result
 
     def _mirror(self, committed: Positions) -> None:
         changed = {ssp: offset for ssp, offset in committed.items() if self._mirrored.get(ssp) != offset}

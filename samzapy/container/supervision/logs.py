@@ -313,13 +313,13 @@ def process_logging(
     kept = _file(config, job_name, file)
     all_handlers = [*handlers, *([kept] if isinstance(kept, logging.Handler) else [])]
     level, loggers = root.level, {logging.getLogger(name): least for name, least in _TALKATIVE.items()}
-    quiet = {each: least for each, least in loggers.items() if each.level == logging.NOTSET}
+    quiet = {item: least for item, least in loggers.items() if item.level == logging.NOTSET}
     for handler in all_handlers:
         handler.addFilter(place)
         handler.setLevel(config.level)
         root.addHandler(handler)
-    for each, least in quiet.items():
-        each.setLevel(least)
+    for item, least in quiet.items():
+        item.setLevel(least)
     root.setLevel(config.level)
     if isinstance(kept, str):
         logger.warning("No log file is written: %s", kept)
@@ -327,8 +327,8 @@ def process_logging(
         yield
     finally:
         root.setLevel(level)
-        for each in quiet:
-            each.setLevel(logging.NOTSET)
+        for item in quiet:
+            item.setLevel(logging.NOTSET)
         for handler in all_handlers:
             root.removeHandler(handler)
             handler.removeFilter(place)
@@ -384,10 +384,10 @@ def _file(config: LogConfig, job_name: str, file: str) -> PrivateFile | str:
     folder = log_folder(config, job_name)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made = PrivateFile(
+        built = PrivateFile(
             folder / f"{file}.log", maxBytes=config.max_bytes, backupCount=config.files, encoding="utf-8"
         )
     except OSError as cause:
         return f"{folder}: {cause.strerror} (job.log.dir)"
-    made.setFormatter(formatter(job_name, as_json=config.as_json))
-    return made
+    built.setFormatter(formatter(job_name, as_json=config.as_json))
+    return built

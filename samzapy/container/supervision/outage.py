@@ -70,7 +70,7 @@ class Outages:
 
     def _without(self, party: object | None) -> float:
         now = self._clock.monotonic()
-        self._failing = {each: at for each, at in self._failing.items() if each != party and now - at < _GONE_S}
+        self._failing = {item: at for item, at in self._failing.items() if item != party and now - at < _GONE_S}
         return now
 
 

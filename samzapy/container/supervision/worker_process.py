@@ -38,8 +38,8 @@ def files_needed(config: JobConfig, model: ContainerModel, engines: Mapping[str,
     """The least open files of a container, without those that its process has open anyway. A store with many tables
     needs more; an engine of a plug-in has its lock."""
     ours = ENGINES.short.values()
-    each = [STORE_FILES if config.stores[name].factory in ours else 1 for name, e in engines.items() if e.persistent]
-    return len(model.tasks) * sum(each) + CLIENT_FILES * len({stream.system for stream in config.task.inputs})
+    item = [STORE_FILES if config.stores[name].factory in ours else 1 for name, e in engines.items() if e.persistent]
+    return len(model.tasks) * sum(item) + CLIENT_FILES * len({stream.system for stream in config.task.inputs})
 
 
 def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mapping[str, StoreSpec]) -> None:

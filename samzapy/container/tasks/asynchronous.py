@@ -111,7 +111,7 @@ class AsyncMessages:
         if self._in_flight:
             return True
         left = self._config.commit_in_flight and self.waiting.repeating > 0
-        return not left and any(each.gapped for each in self._prefixes.values())
+        return not left and any(item.gapped for item in self._prefixes.values())
 
     def accept(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         if type(envelopes) is Undecodable:
@@ -179,7 +179,7 @@ class AsyncMessages:
 
     def close(self) -> None:
         self._closed = True
-        self._events.cancel([each.coroutine for each in self._in_flight.values() if each.coroutine is not None])
+        self._events.cancel([item.coroutine for item in self._in_flight.values() if item.coroutine is not None])
         self._in_flight.clear()
 
     def _begin(self, work: Work, now: float) -> None:
@@ -322,7 +322,7 @@ class AsynchronousExecutor(TaskExecutor):
         commit_max_delay_ms: int,
     ) -> None:
         self._all = messages
-        self._of = {each.task.name: each for each in messages}
+        self._of = {item.task.name: item for item in messages}
         self._events = events
         self._clock = clock
         self._should_stop = should_stop
@@ -333,14 +333,14 @@ class AsynchronousExecutor(TaskExecutor):
 
     @property
     def load(self) -> Load:
-        for each in self._all:
-            if len(each.waiting) >= _MOST_WAITING:
-                self._full.add(each.task.name)
-            elif len(each.waiting) <= _FEW_WAITING:
-                self._full.discard(each.task.name)
+        for item in self._all:
+            if len(item.waiting) >= _MOST_WAITING:
+                self._full.add(item.task.name)
+            elif len(item.waiting) <= _FEW_WAITING:
+                self._full.discard(item.task.name)
         return Load(
-            full=all(each.waiting for each in self._all),
-            idle=not any(each.waiting or each.unsettled for each in self._all),
+            full=all(item.waiting for item in self._all),
+            idle=not any(item.waiting or item.unsettled for item in self._all),
             busy=self._busy,
             # A partition waits for the slowest of its tasks.
             held=frozenset(ssp for name in self._full for ssp in self._of[name].task.offsets),
@@ -368,41 +368,41 @@ class AsynchronousExecutor(TaskExecutor):
             longest_s = self._commit_max_delay_s
         stop_requested_at: float | None = None
         began = self._clock.monotonic()
-        while awaited := [each for each in messages if each.prevents(quiet)]:
+        while awaited := [item for item in messages if item.prevents(quiet)]:
             now, going_on = self._clock.monotonic(), messages
             if now - began > longest_s and not stopping:
                 return _in_flight(messages)
             if stopping or self._should_stop():
                 stop_requested_at = now if stop_requested_at is None else stop_requested_at
-                going_on = awaited = [each for each in awaited if each.holds_up_stop]
+                going_on = awaited = [item for item in awaited if item.holds_up_stop]
                 self._check_stop(awaited, now - stop_requested_at)
                 if not awaited:
                     break
-            for each in going_on:
-                each.start(now, only_overtaken=True)
-            for each in self._all:
-                each.check(now)
+            for item in going_on:
+                item.start(now, only_overtaken=True)
+            for item in self._all:
+                item.check(now)
             self._events.run(_SETTLE_S)
-        for each in messages:
-            each.check(self._clock.monotonic())
+        for item in messages:
+            item.check(self._clock.monotonic())
         return ""
 
     def close(self) -> None:
-        for each in self._all:
-            each.close()
+        for item in self._all:
+            item.close()
 
     def _advance(self) -> Generator[Step, None, None]:
         """Start and check messages, and wait a little for those in flight."""
         now = self._clock.monotonic()
-        for each in self._all:
-            each.start(now)
-        for each in self._all:
-            each.check(now)
-            each.task.collector.hand_over()
-            yield Step(each.task, moved=each.task.event_clock.done())
+        for item in self._all:
+            item.start(now)
+        for item in self._all:
+            item.check(now)
+            item.task.collector.hand_over()
+            yield Step(item.task, moved=item.task.event_clock.done())
         # Before the wait: messages that end during it have outputs, which the next call hands over.
-        self._busy = any(each.in_flight or each.waiting.ready or each.waiting.repeating for each in self._all)
-        if any(each.unsettled for each in self._all):
+        self._busy = any(item.in_flight or item.waiting.ready or item.waiting.repeating for item in self._all)
+        if any(item.unsettled for item in self._all):
             self._events.run(_STEP_S)
 
     def _check_stop(self, messages: Sequence[AsyncMessages], waited_s: float) -> None:
@@ -415,7 +415,7 @@ class AsynchronousExecutor(TaskExecutor):
 
 
 def _in_flight(messages: Sequence[AsyncMessages]) -> str:
-    return ", ".join(f"{each.task.name} ({_count(each)})" for each in messages if each.unsettled)
+    return ", ".join(f"{item.task.name} ({_count(item)})" for item in messages if item.unsettled)
 
 
 def _count(messages: AsyncMessages) -> str:

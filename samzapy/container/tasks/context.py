@@ -269,9 +269,9 @@ class KeptStateCheckpoints(StateCheckpoints):
             return None
         time_ms = self._recoverable(times)
         self._store.remove([later for later in times if later > time_ms])
-        found = TimedState(time_ms, self._store.recover(time_ms), self._store.place(time_ms))
-        self._kept = tuple(each for each in times if each <= time_ms), {}
-        return found
+        result = TimedState(time_ms, self._store.recover(time_ms), self._store.place(time_ms))
+        self._kept = tuple(item for item in times if item <= time_ms), {}
+        return result
 
     def persist(self, state: TimedState) -> None:
         self._store.persist(state.time_ms, state.value)

@@ -152,7 +152,7 @@ class TaskBuilder:
             return built
         collector = self._tolerant_collector(name, start, should_stop, requests)
         visible, here = self._visible(task, stores, journal), self._events.is_here
-        seen = {store: LoopThreadStore(store, each, here) for store, each in visible.items()}
+        seen = {store: LoopThreadStore(store, item, here) for store, item in visible.items()}
         user = UserSide(task, collector, seen, requests=requests, finish=self._events.finish, in_order=False)
         built = self._instance(name, user, stores, start, lease)
         config = self._config.task.asynchronous

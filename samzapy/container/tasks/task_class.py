@@ -27,13 +27,13 @@ def load_task_class(path: str) -> type[AnyTask]:
     try:
         given = load_name(path)
         # Known by its plan: jobs of tasks import no pipelines.
-        found = given.task if hasattr(given, "plan") and not isinstance(given, type) else load_class(path)
+        result = given.task if hasattr(given, "plan") and not isinstance(given, type) else load_class(path)
     except PluginError as cause:
         raise ConfigError([ConfigProblem("task.class", path, str(cause))]) from cause
-    problem = _shortcoming(found)
+    problem = _shortcoming(result)
     if problem:
-        raise ConfigError([ConfigProblem("task.class", path, f"{found.__name__} {problem}")])
-    return found
+        raise ConfigError([ConfigProblem("task.class", path, f"{result.__name__} {problem}")])
+    return result
 
 
 def _shortcoming(found: type) -> str | None:
@@ -55,13 +55,13 @@ def _unfit_method(found: type, kind: type) -> str | None:
     name, count = _METHODS.get(kind, "process"), _parameters(kind)
     process = getattr(found, name)
     # A method of an ability's name with other parameters is the class's own.
-    own = ((each, getattr(found, each, None), parameters) for each, parameters in _abilities().items())
-    called = {each: method for each, method, parameters in own if callable(method) and takes(method, parameters)}
-    for each, method in {name: process, **called}.items():
+    own = ((item, getattr(found, item, None), parameters) for item, parameters in _abilities().items())
+    called = {item: method for item, method, parameters in own if callable(method) and takes(method, parameters)}
+    for item, method in {name: process, **called}.items():
         if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
-            return f"must not yield in {each}: a generator's code never runs here; send outputs with collector.send"
+            return f"must not yield in {item}: a generator's code never runs here; send outputs with collector.send"
         if kind is not CoroutineTask and inspect.iscoroutinefunction(method):
-            return f"must not define {each} as a coroutine function: only a CoroutineTask's is awaited"
+            return f"must not define {item} as a coroutine function: only a CoroutineTask's is awaited"
     if kind is CoroutineTask and not inspect.iscoroutinefunction(process):
         return "is a CoroutineTask, so its process must be a coroutine function: async def"
     if not _accepts(found, name, count):
@@ -71,7 +71,7 @@ def _unfit_method(found: type, kind: type) -> str | None:
 
 def _abilities() -> dict[str, int]:
     """The names of the methods of all abilities, and the number of their parameters with `self`."""
-    return dict(each.method() for each in ABILITIES)
+    return dict(item.method() for item in ABILITIES)
 
 
 def _accepts(found: type, name: str, count: int) -> bool:

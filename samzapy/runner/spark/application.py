@@ -121,8 +121,8 @@ class SparkApplication:
     def executors(self) -> tuple[Place, ...]:
         """The present executors; none for a `local` master, or if Spark does not answer."""
         try:
-            found = self.context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  # not offered to Python
-            listed = [found.apply(number) for number in range(found.size())]
+            result = self.context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  # not offered to Python
+            listed = [result.apply(number) for number in range(result.size())]
             places = [Place(executor.hostPort().rpartition(":")[0], executor.id()) for executor in listed]
         except (Py4JError, OSError) as cause:
             logger.warning("Spark does not list its executors: %s", one_line(cause))
@@ -193,8 +193,8 @@ def one_line(cause: BaseException) -> str:
     text = str(java if java is not None else cause)
     if "Python worker exited unexpectedly" in text:
         return "a Python worker was killed or crashed; the system kills one that takes too much memory (dmesg says so)"
-    _, found, traceback = text.rpartition(_TRACEBACK)
-    if found:
+    _, result, traceback = text.rpartition(_TRACEBACK)
+    if result:
         # The frames are indented, and so is Java's stack, which follows behind an empty line.
         behind = dropwhile(lambda line: not line or line[0].isspace(), traceback.splitlines())
         error = list(takewhile(lambda line: line.strip() and not line.startswith("\tat "), behind))

@@ -207,12 +207,12 @@ def coordinator_host(spark: SparkConfig, master: Master) -> str:
 
 def _towards(master: str) -> str | None:
     """This machine's address on the route to a master; None without a route. Sends nothing."""
-    found = _ADDRESS.match(master)
-    if found is None:
+    result = _ADDRESS.match(master)
+    if result is None:
         return None
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-            way.connect((found["host"], int(found["port"] or 443)))
+            way.connect((result["host"], int(result["port"] or 443)))
             address: str = way.getsockname()[0]
     except (OSError, OverflowError, UnicodeError):
         # The name is unknown or malformed, the port does not exist, or there is no route.
@@ -392,7 +392,7 @@ def default_settings(home: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        found = javaproperties.loads(path.read_text("utf-8-sig"))
+        result = javaproperties.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError) as cause:
         raise EnvironmentFailure(f"{path}: cannot be read as a properties file: {cause}") from cause
-    return {key: value.strip() for key, value in found.items() if key.startswith("spark.")}
+    return {key: value.strip() for key, value in result.items() if key.startswith("spark.")}

@@ -118,8 +118,8 @@ class OwnSpark(SparkSource):
         if places:
             reasons = list(map(_silence, places.split(",")))
             if all(reasons):
-                found = ", ".join(reasons)
-                raise EnvironmentFailure(f"{KEY}: no Spark master answers ({found}); start it, or correct the address")
+                result = ", ".join(reasons)
+                raise EnvironmentFailure(f"{KEY}: no Spark master answers ({result}); start it, or correct the address")
 
     def fit(self, config: JobConfig) -> JobConfig:
         return with_sparks_defaults(config)
@@ -205,11 +205,11 @@ class SessionSpark(SparkSource):
         files = _files(config, master)
         # Only the run's functions name the files: `addPyFile` would add them to the session and to this process.
         add_code(self._context.addFile, files, master)
-        made = SharedApplication(self._context, master, token, [Path(path).name for path in files])
+        built = SharedApplication(self._context, master, token, [Path(path).name for path in files])
         try:
-            yield made
+            yield built
         finally:
-            made.close()
+            built.close()
 
 
 @final
@@ -233,12 +233,12 @@ class SubmittedSpark(SparkSource):
         with only_one():
             with starting(master.address):
                 context = SparkContext(conf=conf, environment={TOKEN: token})
-            made = SparkApplication(GivenJvm(context), context, master)
+            built = SparkApplication(GivenJvm(context), context, master)
             try:
                 add_code(context.addPyFile, files, master)
-                yield made
+                yield built
             finally:
-                made.close()
+                built.close()
 
 
 def spark_source(session: object = None) -> SparkSource:
@@ -260,15 +260,15 @@ def spark_source(session: object = None) -> SparkSource:
 
 def spark_context(session: object) -> Any:
     """The context of a classic SparkSession, or the given one. Raises ConfigError for anything else."""
-    found: Any = session if isinstance(session, SparkContext) else None
-    if found is None:
+    result: Any = session if isinstance(session, SparkContext) else None
+    if result is None:
         with suppress(PySparkException):
-            found = getattr(session, "sparkContext", None)
-    if found is None:
+            result = getattr(session, "sparkContext", None)
+    if result is None:
         raise ConfigError.of("spark", type(session).__name__, "must be a classic SparkSession")
-    if found._jsc is None:  # noqa: SLF001  # not offered
+    if result._jsc is None:  # noqa: SLF001  # not offered
         raise ConfigError.of("spark", None, "the session is stopped: make a new one")
-    return found
+    return result
 
 
 def _settings_of_jvm() -> SparkConf:
@@ -372,13 +372,13 @@ class SharedApplication(SparkApplication):
     def _context_of_run(self) -> Any:
         """A copy of the session's context, with the environment and the archives of this run. The session's own context
         stays as it is for its other jobs."""
-        made = object.__new__(type(self.context))
-        vars(made).update(vars(self.context))
-        made.environment = {**self.context.environment, **self._variables}
+        built = object.__new__(type(self.context))
+        vars(built).update(vars(self.context))
+        built.environment = {**self.context.environment, **self._variables}
         # A worker inserts each archive in front of the earlier ones.
         others = [name for name in self.context._python_includes if name not in self._shipped]  # noqa: SLF001
-        made._python_includes = [*others, *self._shipped]
-        return made
+        built._python_includes = [*others, *self._shipped]
+        return built
 
     def check(self) -> None:
         if not self.alive:

@@ -154,7 +154,7 @@ class Supervisor:
         self._pass_stop_on(status)
         if not self._spark.alive:
             self._spark.check()
-        now, states = self._clock.monotonic(), {each.id: each for each in status.everyone}
+        now, states = self._clock.monotonic(), {item.id: item for item in status.everyone}
         for slot in self._slots:
             self._places.note(slot, states[slot.id])
             if not (self.stopped or slot.done):
@@ -218,7 +218,7 @@ class Supervisor:
     def _fail(self, slot: Slot, reason: str, states: dict[str, ContainerStatus], now: float) -> None:
         """Raises JobFailed after too many failures in a row. A lack of room is none."""
         if slot.given_up != NO_ROOM:
-            failures = [each for each in self._coordinator.status().failures if each.container_id == slot.id]
+            failures = [item for item in self._coordinator.status().failures if item.container_id == slot.id]
             unreported = (
                 "" if failures and failures[-1].epoch > slot.before else f"Spark gave up ({slot.given_up or reason}); "
             )
@@ -285,13 +285,13 @@ class Supervisor:
     def _check_unclaimed(self, containers: Sequence[ContainerStatus]) -> None:
         """Report the containers without an attempt for a long time, and Spark's resources for them. Raises
         EnvironmentFailure if they wait for an application that its master has forgotten."""
-        waiting = [each.id for each in containers if each.state in _WITHOUT_ATTEMPT]
+        waiting = [item.id for item in containers if item.state in _WITHOUT_ATTEMPT]
         if not waiting:
             self._unclaimed.over()
         elif self._unclaimed.is_out():
             waited = self._unclaimed.waited
             if waited >= _FORGOTTEN_S:
-                self._spark.check_executors(had_some=any(each.state == _LOST for each in containers))
+                self._spark.check_executors(had_some=any(item.state == _LOST for item in containers))
             noun = "container" if len(waiting) == 1 else "containers"
             few = ", ".join(waiting[:5]) + (f" and {len(waiting) - 5} more" if len(waiting) > 5 else "")
             self._options.on_event(
@@ -327,7 +327,7 @@ class Supervisor:
 
 
 def _running(status: JobStatus) -> frozenset[str]:
-    return frozenset(each.id for each in status.containers if each.state == ContainerState.RUNNING.value)
+    return frozenset(item.id for item in status.containers if item.state == ContainerState.RUNNING.value)
 
 
 def _permanent(status: JobStatus) -> ContainerFailure | None:

@@ -55,31 +55,31 @@ def arrive(code: bytes) -> None:
             "and what it uses, into a module beside the job file, and install what it imports there"
         )
         raise ConfigError.of("task.class", None, message) from cause
-    for path, found in objects.items():
-        plugins.place(path, found)
+    for path, result in objects.items():
+        plugins.place(path, result)
 
 
 def pickled_code(config: JobConfig) -> bytes:
     """The objects of the program that a job names, pickled by value, by class path; empty if modules have all. Raises
     ConfigError for a class that cannot be pickled."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in config.resolved.items():
         for path in _OWN.findall(value):
             try:
-                found[path] = load_name(path)
+                result[path] = load_name(path)
             except PluginError as cause:
                 raise ConfigError.of(key, path, str(cause)) from cause
-    if not found:
+    if not result:
         return b""
     written = io.BytesIO()
     try:
-        _Pickler(written).dump(found)
+        _Pickler(written).dump(result)
     except Exception as cause:
         message = (
             f"cannot be pickled for the executors ({type(cause).__name__}: {cause}): put it, and what it uses, into a "
             "module beside the job file"
         )
-        raise ConfigError.of("task.class", ", ".join(found), message) from cause
+        raise ConfigError.of("task.class", ", ".join(result), message) from cause
     return written.getvalue()
 
 
@@ -155,11 +155,11 @@ def _archive(texts: Mapping[str, bytes], scratch: Path) -> Path:
     if path.exists():
         return path
     part = scratch / f".{path.name}.{uuid4().hex}"
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as built:
         # Python looks for a package without __init__.py by its folder.
-        for folder in sorted({f"{each}/" for name in texts for each in Path(name).parents if each.name}):
-            made.writestr(zipfile.ZipInfo(folder, _NO_TIME), b"")
+        for folder in sorted({f"{item}/" for name in texts for item in Path(name).parents if item.name}):
+            built.writestr(zipfile.ZipInfo(folder, _NO_TIME), b"")
         for name, text in texts.items():
-            made.writestr(zipfile.ZipInfo(name, _NO_TIME), text)
+            built.writestr(zipfile.ZipInfo(name, _NO_TIME), text)
     part.replace(path)
     return path

@@ -85,9 +85,9 @@ def this_place() -> Place | None:
     """The executor of this process; None if it has none, as with a `local` master."""
     try:
         for parent in psutil.Process().parents():
-            found = place_of(parent.cmdline())
-            if found is not None:
-                return found
+            result = place_of(parent.cmdline())
+            if result is not None:
+                return result
     except psutil.Error:
         return None
     return None

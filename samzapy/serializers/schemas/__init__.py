@@ -32,7 +32,7 @@ class _SchemaSerdeFactory(SerdeFactory):
         """Connects nowhere. Raises ConfigError with all problems of the settings, SerdeError if a library is
         missing."""
         reader = Reader({f"serializers.registry.{name}.{leaf}": value for leaf, value in settings.items()})
-        found = parse_schemas(reader, name, SERDES.short[self.name])
+        result = parse_schemas(reader, name, SERDES.short[self.name])
         if reader.problems:
             raise ConfigError(reader.problems)
         try:
@@ -41,7 +41,7 @@ class _SchemaSerdeFactory(SerdeFactory):
             raise SerdeError(
                 f"serde {self.name} needs {cause.name}; install it: pip install 'samzapy[schema]'"
             ) from cause
-        serde: Serde = kind(found)
+        serde: Serde = kind(result)
         return serde
 
 

@@ -84,10 +84,10 @@ class AvroSerde(SchemaSerde):
         known: dict[bytes, tuple[Any, Any, bool]] = {}
 
         def from_bytes(data: bytes) -> Any:
-            found = known.get(data[:FRAME])
-            if found is None:
-                found = known[data[:FRAME]] = self._schemas(id_in(self.name, data))
-            writer, reader, names = found
+            result = known.get(data[:FRAME])
+            if result is None:
+                result = known[data[:FRAME]] = self._schemas(id_in(self.name, data))
+            writer, reader, names = result
             stream = BytesIO(data)
             stream.seek(FRAME)
             try:
@@ -127,8 +127,8 @@ class AvroSerde(SchemaSerde):
 
     def _record(self) -> str | None:
         own = self._own()
-        found = None if own is None else _parsed(own)
-        return found.get("name") if isinstance(found, dict) else None
+        result = None if own is None else _parsed(own)
+        return result.get("name") if isinstance(result, dict) else None
 
 
 def _parsed(known: KnownSchema) -> Any:
@@ -166,8 +166,8 @@ class _Fresh(dict[str, Any]):
     """A field of a parsed schema with a default that each reader may change."""
 
     def __getitem__(self, key: str) -> Any:
-        found = dict.__getitem__(self, key)
-        return _copy(found) if key == "default" else found
+        result = dict.__getitem__(self, key)
+        return _copy(result) if key == "default" else result
 
 
 def _copy(value: Any) -> Any:
@@ -220,13 +220,13 @@ def _typed_defaults(schema: Any, *, reading: bool) -> Any:
     default that does not fit. `reading`: lists and dicts are built anew; the writer needs none, and takes no other
     dicts than Python's."""
     known = _Schema(schema)
-    found = [
+    result = [
         (fields, place, _default(known, field["type"], field["default"]))
         for fields in (part["fields"] for part in known.all if _kind(part) in _RECORDS)
         for place, field in enumerate(fields)
         if "default" in field
     ]
-    for fields, place, value in found:
+    for fields, place, value in result:
         kind = _Fresh if reading and isinstance(value, (dict, list)) else dict
         fields[place] = kind({**fields[place], "default": value})
     return schema
@@ -240,14 +240,14 @@ def _default(known: _Schema, schema: Any, given: Any) -> Any:
         return _default(known, next(fits, part[0]), given)
     kind = _kind(part)
     if kind in _RECORDS:
-        made = {
+        built = {
             field["name"]: _default(known, field["type"], given.get(field["name"], field.get("default")))
             for field in part["fields"]
             if field["name"] in given or "default" in field
         }
-        if len(made) < len(part["fields"]):
+        if len(built) < len(part["fields"]):
             raise ValueError(f"the default of a {part['name']} lacks a field that has none")
-        return made
+        return built
     if kind == "array":
         return [_default(known, part["items"], item) for item in given]
     if kind == "map":

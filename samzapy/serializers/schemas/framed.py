@@ -65,8 +65,8 @@ class Registry:
         """The schema with that id."""
         result = self._ask(f"id {schema_id}", lambda client: client.get_schema(schema_id, fmt=self._form))
         if (result.schema_type or "AVRO") != self._kind:
-            found = f"schema {schema_id} is of type {result.schema_type}"
-            raise SerdeError(f"{self._where}: {found}, expected {self._kind}")
+            matches = f"schema {schema_id} is of type {result.schema_type}"
+            raise SerdeError(f"{self._where}: {matches}, expected {self._kind}")
         return self._with_references(schema_id, result)
 
     def latest(self, subject: str) -> KnownSchema:
@@ -96,9 +96,9 @@ class Registry:
         return self._ask(f"subject {subject}", lambda client: client.lookup_schema(subject, schema))
 
     def _with_references(self, schema_id: int, schema: Schema) -> KnownSchema:
-        found: dict[str, str] = {}
-        self._gather(schema, found)
-        return KnownSchema(schema_id, schema.schema_str or "", tuple(found.items()))
+        result: dict[str, str] = {}
+        self._gather(schema, result)
+        return KnownSchema(schema_id, schema.schema_str or "", tuple(result.items()))
 
     def _gather(self, schema: Schema, found: dict[str, str]) -> None:
         for item in schema.references or ():

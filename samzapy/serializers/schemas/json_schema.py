@@ -102,9 +102,9 @@ class JsonSchemaSerde(SchemaSerde):
     def _prepare(self, known: KnownSchema, *, writing: bool) -> Check:
         try:
             schema = msgspec.json.decode(known.text)
-            found = [(name, msgspec.json.decode(text)) for name, text in known.references]
+            result = [(name, msgspec.json.decode(text)) for name, text in known.references]
             documents: Documents[Any] = Documents().with_resources(
-                [(name, Resource.from_contents(each, DRAFT202012)) for name, each in found]
+                [(name, Resource.from_contents(item, DRAFT202012)) for name, item in result]
             )
             kind = validator_for(schema)
             kind.check_schema(schema)

@@ -58,14 +58,14 @@ class ProtobufSerde(SchemaSerde):
 
         def from_bytes(data: bytes) -> Any:
             # The first class of a file, the most frequent one, takes one byte.
-            found = known.get(data[: FRAME + 1])
-            if found is None:
+            result = known.get(data[: FRAME + 1])
+            if result is None:
                 place, length = _place_in(data)
-                found = known.get(data[:length])
-                if found is None:
-                    found = known[data[:length]] = length, self._reader(id_in(self.name, data), place, kind)
+                result = known.get(data[:length])
+                if result is None:
+                    result = known[data[:length]] = length, self._reader(id_in(self.name, data), place, kind)
             try:
-                return found[1](data[found[0] :])
+                return result[1](data[result[0] :])
             except DecodeError as cause:
                 raise SerdeError(
                     f"protobuf serde: schema {id_in(self.name, data)} does not read it ({cause})"
@@ -121,7 +121,7 @@ def _place_of(found: Descriptor) -> tuple[int, ...]:
     while found is not None:
         around = found.containing_type
         inside = list(found.file.message_types_by_name.values()) if around is None else list(around.nested_types)
-        place.insert(0, [each.full_name for each in inside].index(found.full_name))
+        place.insert(0, [item.full_name for item in inside].index(found.full_name))
         found = around
     return tuple(place)
 
@@ -144,12 +144,12 @@ def _place_bytes(place: Sequence[int]) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    result = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        result.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    result.append(number)
+    return bytes(result)
 
 
 def _place_in(data: bytes) -> tuple[tuple[int, ...], int]:

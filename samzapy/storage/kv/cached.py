@@ -237,9 +237,9 @@ class CachedStore(Entries, ScanningStore[K, V]):
         values, places = self._find(entries)
         if places:
             missing = dict.fromkeys(map(entries.__getitem__, places))
-            found = self._load_all(missing, missing if entries is keys else _parts_of(keys, entries, missing))
+            result = self._load_all(missing, missing if entries is keys else _parts_of(keys, entries, missing))
             for place in places:
-                values[place] = found[entries[place]]
+                values[place] = result[entries[place]]
         return values
 
     def _key_bytes(self, entry: Any) -> bytes:
@@ -281,12 +281,12 @@ class CachedStore(Entries, ScanningStore[K, V]):
         self._misses += len(missing)
         places = self._entry_bytes(missing)
         data = self._uncommitted.get_all(places)
-        found = dict(zip(missing, self._codec.decode_values(keys, data), strict=True))
-        self._held.update(found)
+        result = dict(zip(missing, self._codec.decode_values(keys, data), strict=True))
+        self._held.update(result)
         self._count(missing, places, data)
         if self._bytes > self._allowed or len(self._held) > self._cache_size:
             self._make_room()
-        return found
+        return result
 
     def _count(self, entries: Collection[Any], keys: list[bytes], data: Sequence[bytes | None]) -> None:
         """Count the bytes of entries, which may have been counted before."""
@@ -396,7 +396,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
         """Entries that were put and deleted again, and that are absent below, have not changed."""
         if self._absent and self._deleted:
             held = self._held
-            for entry in [each for each in self._absent if held[each] is None]:
+            for entry in [item for item in self._absent if held[item] is None]:
                 del self._dirty[entry]
                 self._absent.discard(entry)
 

@@ -264,8 +264,8 @@ class EntryCodec:
         # One search for all is a tenth of one for each.
         if b"".join(filter(None, data)).find(self._doubt) < 0:
             return
-        for key, value, each in zip(keys, values, data, strict=True):
-            if each is not None and each.find(self._doubt) >= 0:
+        for key, value, item in zip(keys, values, data, strict=True):
+            if item is not None and item.find(self._doubt) >= 0:
                 self._check("value of key", key, self._value_serde, value)
 
     def _check(self, part: str, key: Any, serde: HintedSerde, checked: Any) -> None:
@@ -281,9 +281,9 @@ class EntryCodec:
         """Read back the values of a batch that are due."""
         places = back.places(values)
         if places:
-            columns = [each if isinstance(each, list) else list(each) for each in (keys, values)]
+            columns = [item if isinstance(item, list) else list(item) for item in (keys, values)]
             for place in places:
-                key, value = (each[place] for each in columns)
+                key, value = (item[place] for item in columns)
                 if value is not None:
                     self._read_back(back, "value of key", key, value, data[place])
 

@@ -27,9 +27,9 @@ class StoreLayer(KeyValueStore[K, V]):
         self, entries: Mapping[K, V], combine: Callable[[V, V], V]
     ) -> tuple[Sequence[K], Sequence[V | None]]:
         """Like `merge_all`; returns the keys and their previous values."""
-        found = self.get_all(entries)
+        result = self.get_all(entries)
         self.merge_all(entries, combine)
-        return list(found), list(found.values())
+        return list(result), list(result.values())
 
     @property
     def undone(self) -> StoreLayer[K, Any]:
@@ -139,8 +139,8 @@ class MappingStore(ForwardingStore[K, V]):
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
         value = self._value
-        found = self._inner.get_all(keys)
-        return {key: None if held is None else value(key, held) for key, held in found.items()}
+        result = self._inner.get_all(keys)
+        return {key: None if held is None else value(key, held) for key, held in result.items()}
 
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
         return _MappedIterator(self._inner.range(from_key, to_key), self._value)

@@ -215,10 +215,10 @@ class DirectStore(ScanningStore[K, V]):
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
         wanted = self.checked_keys(keys)
         self._gets += len(wanted)
-        found = self._uncommitted.get_all(self._codec.encode_keys(wanted))
+        result = self._uncommitted.get_all(self._codec.encode_keys(wanted))
         return {
             key: None if data is None else self._codec.decode_value(key, data)
-            for key, data in zip(wanted, found, strict=True)
+            for key, data in zip(wanted, result, strict=True)
         }
 
     def put(self, key: K, value: V) -> None:

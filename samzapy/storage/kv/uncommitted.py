@@ -186,8 +186,8 @@ class UncommittedStore:
         below = self._read(absent)
         if len(absent) == len(keys):
             return below
-        found = dict(zip(absent, below, strict=True))
-        return [changes[key] if key in changes else found[key] for key in keys]
+        result = dict(zip(absent, below, strict=True))
+        return [changes[key] if key in changes else result[key] for key in keys]
 
     def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         try:

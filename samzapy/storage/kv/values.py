@@ -132,10 +132,10 @@ class WatchedStore(ForwardingStore[K, V]):
         return value
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        found = self._inner.get_all(keys)
-        for key, value in found.items():
+        result = self._inner.get_all(keys)
+        for key, value in result.items():
             self._remember(key, value)
-        return found
+        return result
 
     def put(self, key: K, value: V) -> None:
         self._inner.put(key, value)

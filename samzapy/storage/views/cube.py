@@ -280,16 +280,16 @@ class CubeStore:
 
     def cell(self, dimensions: Mapping[str, Value]) -> Aggregate | None:
         """The facts with these values of these dimensions and any values of the others; None if there are none."""
-        found = self.slice(dimensions, ())
-        return found[0].aggregate if found else None
+        result = self.slice(dimensions, ())
+        return result[0].aggregate if result else None
 
     def slice(self, where: Mapping[str, Value], by: Sequence[str]) -> list[Cell]:
         """The facts with the values `where`, one cell for each combination of values of the dimensions `by`, in
         order."""
         # By names, not values: 1 == True.
         groups: dict[tuple[str, ...], Sequence[Any]] = {}
-        for found, held in self._cells(where, by):
-            group = tuple([found[dimension] for dimension in by])
+        for result, held in self._cells(where, by):
+            group = tuple([result[dimension] for dimension in by])
             known = groups.get(group)
             groups[group] = held if known is None else merged(known, held)
         entries = [([from_name(name) for name in group], held) for group, held in groups.items()]
@@ -313,7 +313,7 @@ class CubeStore:
         """The stored cells that answer a question, each with the names of the values of its roll-up's dimensions."""
         rollup = self._design.covering({*where, *by}, where.keys())
         if rollup is None:
-            kept = "; ".join(", ".join(each) for each in self._design.rollups)
+            kept = "; ".join(", ".join(item) for item in self._design.rollups)
             wanted = ", ".join(dict.fromkeys([*where, *by]))
             raise StoreRefused(f"store '{self._name}': no roll-up has the dimensions {wanted}; kept are: {kept}")
         named = {dimension: to_name(value, self._name) for dimension, value in where.items()}
@@ -326,9 +326,9 @@ class CubeStore:
             return
         with self._store.prefix(place) as entries:
             for data, held in entries:
-                found = dict(zip(rollup, names(data)[1:], strict=True))
-                if all(found[dimension] == name for dimension, name in named.items()):
-                    yield found, held
+                result = dict(zip(rollup, names(data)[1:], strict=True))
+                if all(result[dimension] == name for dimension, name in named.items()):
+                    yield result, held
 
     def _values(self, measures: Mapping[str, Number]) -> list[Number]:
         known = self._design.measures

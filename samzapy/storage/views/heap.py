@@ -119,8 +119,8 @@ class SortedBlocks:
             self._store.delete(self._directory)
 
     def _block(self, number: int) -> list[Ranked]:
-        found: list[Ranked] | None = self._store.get(self._key(number))
-        return found or []
+        result: list[Ranked] | None = self._store.get(self._key(number))
+        return result or []
 
     def _key(self, number: int) -> bytes:
         return self._blocks + b"%d\0" % number
@@ -275,15 +275,15 @@ class HeapStore:
             places.setdefault(group, []).append(place)
         for group in places:
             self._blocks(group)
-        found = [False] * len(packed)
+        result = [False] * len(packed)
         for group, chosen in places.items():
             if self._size and len(chosen) * _ITEMS_A_PUSH >= self.size(group):
                 pushed = self._push_together(group, [(packed[place], scores[place]) for place in chosen])
             else:
                 pushed = [self.push(items[place], scores[place], group) for place in chosen]
             for place, taken in zip(chosen, pushed, strict=True):
-                found[place] = taken
-        return found
+                result[place] = taken
+        return result
 
     def peek(self, group: str = "") -> HeapItem | None:
         """The best item, None of an empty heap."""
@@ -309,8 +309,8 @@ class HeapStore:
 
     def score(self, item: Any, group: str = "") -> Score | None:
         """The score of an item, None if it is not in the heap."""
-        found: Score | None = self._store.get(_score_key(self._blocks(group), self._checked(item, 0)))
-        return found
+        result: Score | None = self._store.get(_score_key(self._blocks(group), self._checked(item, 0)))
+        return result
 
     def remove(self, item: Any, group: str = "") -> bool:
         """Take the item out; returns whether it was there."""
@@ -366,7 +366,7 @@ class HeapStore:
             if self._hashes > _MOST_HASHES:
                 self._hashes = size
                 self._possible.clear()
-            hashes = {hash(each) for _, each in blocks.items(backwards=False)}
+            hashes = {hash(item) for _, item in blocks.items(backwards=False)}
             possible = self._possible[group] = PossibleItems([], hashes)
         else:
             possible.hashes.add(hash(packed))
@@ -423,7 +423,7 @@ class HeapStore:
         return [_opened(ranked) for ranked in taken]
 
     def _forget(self, blocks: SortedBlocks, packed: list[bytes]) -> None:
-        self._store.delete_all([_score_key(blocks, each) for each in packed])
+        self._store.delete_all([_score_key(blocks, item) for item in packed])
         left = (self._store.get(blocks.size) or 0) - len(packed)
         if left > 0:
             self._store.put(blocks.size, left)

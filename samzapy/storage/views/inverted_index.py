@@ -287,8 +287,8 @@ class Postings:
     def change(self, documents: Mapping[bytes, list[str] | None]) -> None:
         """Change the terms of documents, by their keys; None for a document that goes. Unchanged entries are not
         written; others are read and written once."""
-        found = self._store.get_all(documents).items()
-        if changes := [(place, old, documents[place]) for place, old in found if old != documents[place]]:
+        result = self._store.get_all(documents).items()
+        if changes := [(place, old, documents[place]) for place, old in result if old != documents[place]]:
             self._replace(changes)
 
     def _replace(self, changes: Sequence[Change]) -> None:
@@ -330,8 +330,8 @@ class Postings:
     def frequencies(self, terms: Iterable[str]) -> dict[str, int]:
         """The number of documents of each term."""
         keys = {term: _term_keys(term)[0] for term in terms}
-        found = self._store.get_all(keys.values())
-        return {term: found[data] or 0 for term, data in keys.items()}
+        result = self._store.get_all(keys.values())
+        return {term: result[data] or 0 for term, data in keys.items()}
 
     def of(self, term: str) -> dict[str, list[int]]:
         """The postings of a term by document."""
@@ -341,8 +341,8 @@ class Postings:
     def of_documents(self, term: str, documents: Collection[str]) -> dict[str, list[int]]:
         """The postings of a term in `documents`."""
         keys = {document: key(b"p", term, document) for document in documents}
-        found = self._store.get_all(keys.values())
-        return {document: posting for document, data in keys.items() if (posting := found[data]) is not None}
+        result = self._store.get_all(keys.values())
+        return {document: posting for document, data in keys.items() if (posting := result[data]) is not None}
 
 
 def _positions(terms: Sequence[str]) -> dict[str, list[int]]:
@@ -405,7 +405,7 @@ class _Matching:
         if among is not None and len(among) * _SCAN_FACTOR < self._frequencies[term]:
             return self._postings.of_documents(term, among)
         postings = self._postings.of(term)
-        return postings if among is None else {each: postings[each] for each in among if each in postings}
+        return postings if among is None else {item: postings[item] for item in among if item in postings}
 
     def _at_most(self, query: Query) -> int:
         """The largest possible number of matching documents."""

@@ -187,8 +187,8 @@ class TimerStore(Timers):
         return True
 
     def time_of(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> int | None:
-        found: int | None = self._store.get(self._of(clock).times + self._packed(key))
-        return found
+        result: int | None = self._store.get(self._of(clock).times + self._packed(key))
+        return result
 
     def first(self, clock: TimerClock, most: int) -> list[Timer]:
         """The first timers of a clock in order of time, then of the keys' bytes. Reads all timers."""
@@ -240,9 +240,9 @@ class TimerStore(Timers):
         A timer that was set again for an earlier time has two places. If both come due together, they become one.
         """
         get, times = self.between_messages.get, first.times
-        found: dict[bytes, Place] = {}
+        result: dict[bytes, Place] = {}
         moved: Place | None = None
-        while len(found) < most:
+        while len(result) < most:
             place = first.take(now_ms)
             if place is None:
                 if not first.reads_on(now_ms):
@@ -250,7 +250,7 @@ class TimerStore(Timers):
                 self._read_on(first)
                 continue
             time_ms, packed, entry_ms = place
-            other = found.get(packed)
+            other = result.get(packed)
             # A place that has just moved is enough for another one of the same timer and time, if it has an entry.
             if moved is not None and moved[:2] == place[:2] and (moved == place or self._has_entry(first, moved)):
                 other = moved
@@ -260,8 +260,8 @@ class TimerStore(Timers):
             elif (fires_ms := get(times + packed)) != time_ms:
                 moved = place if self._move(first, place, fires_ms) else moved
             elif time_ms == entry_ms or self._has_entry(first, place):
-                found[packed] = place
-        return list(found.values())
+                result[packed] = place
+        return list(result.values())
 
     def _move(self, first: FirstTimers, place: Place, time_ms: int | None) -> bool:
         """Move a place to `time_ms`, when its timer fires (None: never); returns False if the place is dropped.
@@ -296,8 +296,8 @@ class TimerStore(Timers):
 
     def _places(self, first: FirstTimers, start: bytes, most: int) -> list[Place]:
         with self._store.range(start, first.due + b"\xff" * 9) as entries:
-            found = [(int.from_bytes(key[2:10], "big") + _SMALLEST, key[10:]) for key, _ in islice(entries, most)]
-        return [(time_ms, packed, time_ms) for time_ms, packed in found]
+            result = [(int.from_bytes(key[2:10], "big") + _SMALLEST, key[10:]) for key, _ in islice(entries, most)]
+        return [(time_ms, packed, time_ms) for time_ms, packed in result]
 
     def _no_time(self, time_ms: object) -> StoreRefused:
         return StoreRefused(f"store '{self._name}': expected a timer's time as an int of 63 bits, got {time_ms!r:.100}")

@@ -242,7 +242,7 @@ class DatabaseConsumer(LogConsumer):
             if max_records > 0 and self._streams[stream].wait_s <= 0:
                 with self._database.connected() as connection:
                     result = self._streams[stream].read(connection, of_stream, max_records)
-                max_records -= sum(len(each.batch.offsets) for each in result.values() if each.batch)
+                max_records -= sum(len(item.batch.offsets) for item in result.values() if item.batch)
                 fetched |= result
         return fetched
 

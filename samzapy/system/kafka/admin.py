@@ -125,8 +125,8 @@ class KafkaAdmin(SystemAdmin):
 
     def _wait_for_leaders(self, built: Mapping[str, StreamSpec]) -> None:
         def leaderless() -> str | None:
-            found = self._topics(built)
-            return next((name for name, spec in built.items() if not _has_leaders(found.get(name), spec)), None)
+            result = self._topics(built)
+            return next((name for name, spec in built.items() if not _has_leaders(result.get(name), spec)), None)
 
         if built:
             patience_s = _SETTLE_S + _SETTLE_PARTITION_S * sum(spec.partitions for spec in built.values())
@@ -142,13 +142,13 @@ class KafkaAdmin(SystemAdmin):
 
     def grow(self, stream: str, partitions: int) -> None:
         system = self._connection.system
-        found = self.describe(stream)
-        if found is None:
+        result = self.describe(stream)
+        if result is None:
             raise UnknownStream(system, stream)
-        if partitions < found.partitions:
-            allowed = f"cannot shrink: it has {found.partitions}"
+        if partitions < result.partitions:
+            allowed = f"cannot shrink: it has {result.partitions}"
             raise ConfigError([ConfigProblem(f"{stream}: partitions", str(partitions), allowed)])
-        if partitions > found.partitions:
+        if partitions > result.partitions:
             request = [NewPartitions(stream, partitions)]
             answers = self._change(lambda client: client.create_partitions(request, request_timeout=_CHANGE_S))
             self._result(answers[stream], stream, "ALTER")
@@ -160,13 +160,13 @@ class KafkaAdmin(SystemAdmin):
     def describe_all(self, streams: Iterable[str]) -> dict[str, StreamDescription | None]:
         """Two requests for all of them: one for the partitions, one for the configurations."""
         names = list(dict.fromkeys(streams))
-        found = self._describe(names)
+        result = self._describe(names)
         deadline = self._clock.monotonic() + _SETTLE_S
         # Brokers learn of a topic one after another, and any of them may answer.
-        while self._known & set(names) - found.keys() and self._clock.monotonic() < deadline:
+        while self._known & set(names) - result.keys() and self._clock.monotonic() < deadline:
             self._client.poll(_PAUSE_S)
-            found = self._describe(names)
-        return {stream: found.get(stream) for stream in names}
+            result = self._describe(names)
+        return {stream: result.get(stream) for stream in names}
 
     def _describe(self, streams: Collection[str]) -> dict[str, StreamDescription]:
         """The descriptions of the existing streams."""
@@ -204,16 +204,16 @@ class KafkaAdmin(SystemAdmin):
         if not streams:
             return {}
         asked = TopicCollection(list(streams))
-        found = self._read(lambda client, time_out: client.describe_topics(asked, request_timeout=time_out))
-        for stream, answer in list(found.items()):
+        result = self._read(lambda client, time_out: client.describe_topics(asked, request_timeout=time_out))
+        for stream, answer in list(result.items()):
             if not isinstance(answer, KafkaError):
                 continue
-            del found[stream]
+            del result[stream]
             if answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and stream == _TRANSACTION_LOG:
                 continue
             if answer.code() not in UNKNOWN_TOPIC and answer.code() != KafkaError.TOPIC_EXCEPTION:
                 raise self._connection.general_error(answer, stream, "DESCRIBE")
-        return found
+        return result
 
     def list_streams(self) -> list[str]:
         return sorted(name for name in self._connection.reach(self._client).topics if not name.startswith("__"))
@@ -237,10 +237,10 @@ class KafkaAdmin(SystemAdmin):
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         chosen = list(ssps)
-        (found,) = self._list_offsets(chosen, OffsetSpec.for_timestamp(int(time_ms)))
-        none = [ssp for ssp, offset in found.items() if offset < 0]
+        (result,) = self._list_offsets(chosen, OffsetSpec.for_timestamp(int(time_ms)))
+        none = [ssp for ssp, offset in result.items() if offset < 0]
         (upcoming,) = self._list_offsets(none, OffsetSpec.latest())
-        return {**found, **upcoming}
+        return {**result, **upcoming}
 
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
         oldest, upcoming = self.offsets([ssp])[ssp]
@@ -363,11 +363,11 @@ class KafkaAdmin(SystemAdmin):
             )
             for spec in specs
         ]
-        found = []
+        result = []
         for answers in asked:
             by_partition = {(at.topic, at.partition): answer for at, answer in answers.items()}
-            found.append({ssp: self._offset(ssp, by_partition[ssp[1:]]) for ssp in ssps})
-        return found
+            result.append({ssp: self._offset(ssp, by_partition[ssp[1:]]) for ssp in ssps})
+        return result
 
     def _offset(self, ssp: SystemStreamPartition, answer: Any) -> int:
         """The offset in the answer; -1 if no record is as late as asked."""

@@ -231,8 +231,8 @@ class Connection:
             self.disturbed |= _NEVER_UP.search(line) is None
             if _FIRST_WORD in line:
                 self.last = f"it closes connections at once; is systems.{self.system}.consumer.security.protocol right?"
-        elif facility == "ADDPARTS" and (found := _REFUSED_PARTITION.search(line)):
-            self.refused_partition = f"{found[1]}[{found[2]}]"
+        elif facility == "ADDPARTS" and (result := _REFUSED_PARTITION.search(line)):
+            self.refused_partition = f"{result[1]}[{result[2]}]"
         elif facility == "METADATA" and (changed := _CHANGED_ID.search(line)) is not None:
             self.new_ids[changed[1]] = changed[2]
         if facility in _DISTURBANCES or (facility == "CONFWARN" and _ON_PURPOSE in line):
