@@ -150,7 +150,7 @@ def existing(stream: SystemStream, describe: Describe) -> StreamDescription:
     return description
 
 
-def look_around(
+def inspect_start(
     config: JobConfig, warn: Warn, code: JobCode | None = None
 ) -> tuple[JobModel, tuple[GuaranteeWarning, ...]]:
     """The model that the job would start with, and the warnings about the topics that its guarantee needs.

@@ -64,7 +64,7 @@ def has_ended(checkpoints: CheckpointManager, run: JobRun) -> bool:
     return end is not None and not end.failed
 
 
-def look_for_run(config: JobConfig, owner: JobRun | None) -> Running:
+def find_run(config: JobConfig, owner: JobRun | None) -> Running:
     """Find out whether the job is running; `owner` is the run that was started last."""
     holder = _store_holder(config)
     if owner is None or owner.pid == NO_DRIVER:
@@ -84,7 +84,7 @@ def refuse_if_running(
 
     `how` is the caller's name for taking over. Returns one line about a run that may go on unseen, empty for none.
     """
-    result = look_for_run(config, owner)
+    result = find_run(config, owner)
     if result.certain and not anyway:
         raise EnvironmentFailure(f"job {config.name} (id {config.id}): {result.certain}; stop it first")
     if result.unseen and not (take_over or anyway):
@@ -110,7 +110,7 @@ def ask_to_drain(config: JobConfig) -> JobRun:
         raise ConfigError.of("task.checkpoint.factory", "none", "a job that keeps no positions cannot drain")
     with open_job(config, "drain") as (_, checkpoints):
         owner = read_owner(checkpoints)
-        result = look_for_run(config, owner)
+        result = find_run(config, owner)
         end = None if owner is None else RunEnd.read(checkpoints, owner)
         over = not result.unseen or (end is not None and not end.again)
         if owner is None or owner.pid == NO_DRIVER or (over and not result.certain):
@@ -135,7 +135,7 @@ def wait_for_drain(
     with open_job(config, "drain") as (_, checkpoints):
         while True:
             # Before the records: a run notes its end and then ends its process.
-            gone = look_for_run(config, run) == Running()
+            gone = find_run(config, run) == Running()
             try:
                 with one_pass(checkpoints):
                     owner, end = read_owner(checkpoints), RunEnd.read(checkpoints, run)

@@ -115,7 +115,7 @@ class JobRecord(Enum):
     the run is still active."""
     HANDOVER = "samzapy-handover"
     """The run that should hand the job over, and the run that asks for it."""
-    HEARD = "samzapy-heard"
+    RECEIVED = "samzapy-heard"
     """The run that has seen the request for a handover, and the run that asks."""
     ADOPTED = "samzapy-adopted"
     """The changelog offsets up to which records of tools and other jobs are adopted as the job's own state."""

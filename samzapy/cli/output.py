@@ -111,10 +111,10 @@ def of_job(command: Command) -> Command:
     @job_file
     @wraps(command)
     def with_model(*args: Any, config: JobConfig, **options: Any) -> None:
-        from samzapy.admin.job_check import look_around, resolved
+        from samzapy.admin.job_check import inspect_start, resolved
 
         config = resolved(config)
-        command(*args, config=config, model=look_around(config, warn)[0], **options)
+        command(*args, config=config, model=inspect_start(config, warn)[0], **options)
 
     return with_model
 

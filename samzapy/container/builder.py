@@ -222,7 +222,7 @@ class ContainerBuilder:
         state = StateWriter(self._checkpoints, self._producers, self._clients.admin, changelogs, confirm)
         kind: Callable[..., CommitProtocol] = CommitProtocol
         if guarantee is Guarantee.AT_MOST_ONCE:
-            kind = partial(AtMostOnce, look=ownership.look, lease_s=lease.duration_s)
+            kind = partial(AtMostOnce, check_owner=ownership.poll, lease_s=lease.duration_s)
         return kind(
             state,
             epoch=lease.epoch,

@@ -286,20 +286,20 @@ class AtMostOnce(CommitProtocol):
     superseded run:
 
     1. A successor becomes the owner, waits a lease, and then reads where to begin.
-    2. This run checks the owner twice per lease. If the ack comes within a lease of such a look, the successor has
-       read these positions, or will. Otherwise, as after a stop of driver and container together, it looks again
-       before it processes anything. The coordinator's answer is not enough: its driver may not have looked since the
+    2. This run checks the owner twice per lease. If the ack comes within a lease of such a check, the successor has
+       read these positions, or will. Otherwise, as after a stop of driver and container together, it checks again
+       before it processes anything. The coordinator's answer is not enough: its driver may not have checked since the
        stop.
     3. A reader of checkpoints skips checkpoints of an earlier epoch.
     """
 
-    def __init__(self, state: StateWriter, look: Callable[[], object], lease_s: float, **more: Any) -> None:
-        """`look` raises JobTakenOver when a newer run is the owner. `lease_s`: as long as a successor waits, in
+    def __init__(self, state: StateWriter, check_owner: Callable[[], object], lease_s: float, **more: Any) -> None:
+        """`check_owner` raises JobTakenOver when a newer run is the owner. `lease_s`: as long as a successor waits, in
         seconds."""
         super().__init__(state, **more)
-        self._look = look
-        self._look_s = lease_s / 2
-        self._looked_at = float("-inf")
+        self._check_owner = check_owner
+        self._period_s = lease_s / 2
+        self._checked_at = float("-inf")
         self._ahead: dict[str, dict[SystemStreamPartition, int]] = {}
 
     def write_ahead(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
@@ -325,9 +325,9 @@ class AtMostOnce(CommitProtocol):
 
     def _see_owner(self) -> None:
         now = self._clock.monotonic()
-        if now - self._looked_at > self._look_s:
-            self._look()
-            self._looked_at = now
+        if now - self._checked_at > self._period_s:
+            self._check_owner()
+            self._checked_at = now
 
     def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:
         # Before the first poll a commit says where the job begins; later it must not take positions back.

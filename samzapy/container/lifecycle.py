@@ -238,7 +238,7 @@ class Container:
         """Ask the coordinator, and look which run is the owner. Raises TaskMigrated."""
         self._heartbeat.confirm()
         try:
-            self._ownership.look()
+            self._ownership.poll()
         finally:
             self._ownership.close()
 

@@ -214,14 +214,14 @@ class RestartingContainer:
         try:
             if not self._ownership.known:
                 raise TaskMigrated(str(failure)) from failure
-            self._ownership.look()
+            self._ownership.poll()
         finally:
             self._ownership.close()
         self._lease.outgrow(failure.newest)
 
     def _check_ownership(self) -> None:
         try:
-            self._ownership.look()
+            self._ownership.poll()
         except JobTakenOver:
             raise
         except SamzapyError as silence:

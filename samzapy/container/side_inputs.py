@@ -40,7 +40,7 @@ from samzapy.storage.store import Store
 from samzapy.storage.task_stores import TaskStores
 
 #: Milliseconds between two polls of the streams, and the most records of a poll, so that the tasks get their turn.
-LOOK_MS = 10
+POLL_MS = 10
 _MOST_RECORDS = 2_000
 #: The interval where `task.commit.ms` says never.
 _KEEP_MS = 60_000
@@ -187,7 +187,7 @@ class SideInputs:
         for system, consumer in self._consumers.items():
             consumer.start({ssp: offset for ssp, offset in starts.items() if ssp.system == system})
         self._clock, now = clock, clock.monotonic()
-        self._due = Schedule(LOOK_MS if fillers else 0, now)
+        self._due = Schedule(POLL_MS if fillers else 0, now)
         self._keep = Schedule(keep_ms if keep_ms > 0 else _KEEP_MS, now)
 
     def fill(self, on_progress: ProgressCallback | None, should_stop: ShouldStop) -> None:

@@ -191,7 +191,7 @@ def switch(
             claim.state,
             updates,
             records={JobRecord.COPIED: copied},
-            check_owner=ownership.look,
+            check_owner=ownership.poll,
         )
 
 

@@ -292,9 +292,9 @@ class PartitionWriter:
         clients = cleanup.enter_context(closing(job_clients(config, PURPOSE, self.timeout_ms)))
         producer = clients.transactional(ssp.system, writer_id(config.job_name, number))
         with closing(Ownership.of(config, self.run_id)) as ownership:
-            ownership.look()
+            ownership.poll()
             producer.init_transactions()
-            ownership.look()
+            ownership.poll()
         if self.overwrite:
             log = clients.admin(ssp.system).offsets([ssp])[ssp]
             contents = cleanup.enter_context(ChangelogPart(ssp, log).opened(config, store))

@@ -266,7 +266,7 @@ def end_attempts(config: JobConfig, run_id: str, tasks: Mapping[int, str], syste
     try:
         with open_job(config, PURPOSE) as (clients, checkpoints):
             with closing(Ownership.of(config, run_id)) as ownership:
-                ownership.look()
+                ownership.poll()
             own_for_write(config, clients, checkpoints, tasks, "", Event().wait)
             fence(clients, system, [writer_id(config.job_name, number) for number in tasks])
     except SamzapyError as cause:
@@ -308,7 +308,7 @@ def commit_positions(
     merged = {task: _merged(before[task], new, task, startpoints) for task, new in updates.items()}
     state = state_transactions(config)
     with closing(Ownership.of(config, run_id)) as ownership:
-        write_checkpoints(config.job_name, clients, checkpoints, state, merged, check_owner=ownership.look)
+        write_checkpoints(config.job_name, clients, checkpoints, state, merged, check_owner=ownership.poll)
 
 
 def _merged(old: Checkpoint | None, new: Checkpoint, task: str, startpoints: Sequence[Startpoint]) -> Checkpoint:

@@ -140,7 +140,7 @@ class Handover:
 
     def _has_answered(self) -> bool:
         checkpoints = self._records()
-        answer = checkpoints.read_record(JobRecord.HEARD).newest or {}
+        answer = checkpoints.read_record(JobRecord.RECEIVED).newest or {}
         answered = (answer.get("run"), answer.get("by")) == (self._before.id, self._request.by.id)
         return answered or has_ended(checkpoints, self._before)
 
@@ -235,8 +235,8 @@ class OwnershipWatch:
 
     def _owned(self) -> bool:
         try:
-            with self._ownership.one_look():
-                self._ownership.look()
+            with self._ownership.one_request():
+                self._ownership.poll()
                 drain, request = self._ownership.asked_to_drain(), self._ownership.asked_to_hand_over()
             if drain:
                 self._coordinator.drain()
@@ -272,7 +272,7 @@ def _let_go(ownership: Ownership, asked: HandoverRequest) -> None:
     pause, until = threading.Event(), SYSTEM_CLOCK.monotonic() + _CLAIMED_S
     while SYSTEM_CLOCK.monotonic() < until:
         try:
-            ownership.look()
+            ownership.poll()
         except JobTakenOver:
             return
         except SamzapyError as cause:

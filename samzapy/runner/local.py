@@ -174,7 +174,7 @@ class LocalRunner(Runner):
         def build() -> RestartingContainer:
             nonlocal lease
             ownership.close()
-            lease = LocalLease(coordinator, model.id, ownership.look)
+            lease = LocalLease(coordinator, model.id, ownership.poll)
             return build_container(
                 config,
                 model,

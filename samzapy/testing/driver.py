@@ -13,7 +13,7 @@ from samzapy.api.envelope import Headers
 from samzapy.api.task import AnyTask
 from samzapy.config.job import JobConfig
 from samzapy.container.run_loop import RunLoop
-from samzapy.container.side_inputs import LOOK_MS
+from samzapy.container.side_inputs import POLL_MS
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm, disarm
@@ -169,7 +169,7 @@ class TaskTestDriver:
         attempt, loop = self._running()
         if any(store.source for store in self.job.stores.values()):
             # Streams that fill stores are looked at so often.
-            self.clock.advance(LOOK_MS / 1000)
+            self.clock.advance(POLL_MS / 1000)
         # Waits for messages in flight do not count here: the event loop limits them.
         began = thread_time()
         with attempt.alive():

@@ -26,7 +26,7 @@ _TWENTY = "tests/property/test_twenty_times.py"
 _OWNERS = (
     Mutant(
         "samzapy/dataframe/partition_writer.py",
-        "            producer.init_transactions()\n            ownership.look()\n",
+        "            producer.init_transactions()\n            ownership.poll()\n",
         "            producer.init_transactions()\n",
         ("tests/unit/dataframe/test_partition_writes.py",),
     ),
@@ -38,7 +38,7 @@ _OWNERS = (
     ),
     Mutant(
         "samzapy/dataframe/copying.py",
-        "            check_owner=ownership.look,\n",
+        "            check_owner=ownership.poll,\n",
         "",
         (_COPIES,),
     ),
@@ -436,7 +436,7 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/container/commit_protocol.py",
-        "        if now - self._looked_at > self._look_s:\n",
+        "        if now - self._checked_at > self._period_s:\n",
         "        if self._looked_at < 0:\n",
         (_OWNED + "::test_a_poll_is_not_processed_if_another_run_took_over_meanwhile",),
     ),

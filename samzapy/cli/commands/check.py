@@ -47,7 +47,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool)
         warn(warning)
     result = None if offline else _find_inputs(config)
     now = config if result is None else with_inputs(config, result.by_pattern)
-    model, kept = (None, ()) if offline or not now.task.inputs else _look_around(now, code)
+    model, kept = (None, ()) if offline or not now.task.inputs else _inspect_start(now, code)
     if model is not None:
         endless = not any(now.stream(stream).bounded for stream in now.task.inputs)
         checked_master(now, len(model.containers), len(model.standbys), endless=endless)
@@ -92,16 +92,16 @@ def _show_inputs(result: FoundInputs) -> None:
     table("Inputs that match now", ("pattern", "stream", "use"), rows)
 
 
-def _look_around(config: JobConfig, code: JobCode) -> tuple[JobModel | None, tuple[GuaranteeWarning, ...]]:
+def _inspect_start(config: JobConfig, code: JobCode) -> tuple[JobModel | None, tuple[GuaranteeWarning, ...]]:
     """The job model, and the warnings about its topics; neither, with a warning, if a system does not answer.
 
     Raises the errors about inputs, changelogs and serdes.
     """
-    from samzapy.admin.job_check import NotReachable, look_around, resolved
+    from samzapy.admin.job_check import NotReachable, inspect_start, resolved
     from samzapy.errors import RetriableError, Unreachable
 
     try:
-        return look_around(resolved(config), warn, code)
+        return inspect_start(resolved(config), warn, code)
     except (NotReachable, RetriableError, Unreachable) as error:
         warn(f"the job model is left out: {error}")
         return None, ()

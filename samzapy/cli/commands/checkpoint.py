@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from samzapy.admin.positions import JobPositions, Move, move_positions, read_positions
-from samzapy.admin.running import NO_DRIVER, describe_run, look_for_run
+from samzapy.admin.running import NO_DRIVER, describe_run, find_run
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.checkpoint.records import Target
 from samzapy.cli.output import (
@@ -70,7 +70,7 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
     table("Event time", ("task", "clock", "held back by", "idle or ended"), times)
     if result.clocks.checkpoint is not None:
         click.echo(f"the tasks' own states start again at {as_text(result.clocks.checkpoint)}")
-    running = look_for_run(config, result.owner)
+    running = find_run(config, result.owner)
     if running.certain or running.unseen:
         click.echo(running.certain or running.unseen)
     elif result.owner is not None and result.owner.pid != NO_DRIVER:

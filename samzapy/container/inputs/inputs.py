@@ -140,7 +140,7 @@ class Inputs:
         """Messages that have arrived, waiting up to `timeout_s` for the first; messages past an end are left out."""
         batches = self._fetch(timeout_s)
         if not batches:
-            self._look_for_ends()
+            self._pass_ends()
             return NOTHING
         full = sum(len(batch.offsets) for batch in batches) >= self._limits.records
         if self._ends:
@@ -197,7 +197,7 @@ class Inputs:
         for ssp, end in ends.items():
             if ssp not in self._finished:
                 self._ends[ssp] = min(end, self._ends.get(ssp, end))
-        self._look_for_ends()
+        self._pass_ends()
 
     def go_on(self, ssp: SystemStreamPartition) -> None:
         self._ends.pop(ssp, None)
@@ -243,7 +243,7 @@ class Inputs:
             if cut:
                 yield batch.part(0, cut)
 
-    def _look_for_ends(self) -> None:
+    def _pass_ends(self) -> None:
         """Holes before an end (control records, compaction) deliver nothing: only the position passes them."""
         for ssp, end in list(self._ends.items()):
             if self._consumers[ssp.system].position(ssp) >= end:

@@ -194,48 +194,48 @@ class Ownership:
         if owner is not None and owner.id != self.run_id:
             raise JobTakenOver.by(self.job_name, owner.started_ms, owner.host, owner.pid)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Like `check`, with separate clients: made when first needed, kept until `close`."""
         if self.run_id is not None:
             self.check(self._records.checkpoints)
 
     def asked_to_drain(self) -> bool:
-        """Whether this run was asked to drain; with the clients of `look`."""
+        """Whether this run was asked to drain; with the clients of `poll`."""
         if self.run_id is None or not self._records.is_open:
             return False
         asked = self._records.checkpoints.read_record(JobRecord.DRAIN).newest
         return asked is not None and asked.get("run") == self.run_id
 
     def asked_to_hand_over(self) -> HandoverRequest | None:
-        """The request of a new run, if this one is asked; with the clients of `look`. Raises RestoreError."""
+        """The request of a new run, if this one is asked; with the clients of `poll`. Raises RestoreError."""
         if self.run_id is None or not self._records.is_open:
             return None
         asked = self._records.checkpoints.read_record(JobRecord.HANDOVER).newest
         return None if asked is None or asked.get("run") != self.run_id else HandoverRequest.from_json(asked)
 
     def answer(self, request: HandoverRequest) -> None:
-        """Record that this run has received the request; with the clients of `look`."""
+        """Record that this run has received the request; with the clients of `poll`."""
         value = {"run": self.run_id, "by": request.by.id}
-        self._records.checkpoints.write_record(JobRecord.HEARD, value)
+        self._records.checkpoints.write_record(JobRecord.RECEIVED, value)
 
     def note_polled(self) -> None:
         """Record that every container of this run polls its inputs, for the previous run in a safe handover."""
-        self._records.checkpoints.write_record(JobRecord.HEARD, {"run": self.run_id, "polled": True})
+        self._records.checkpoints.write_record(JobRecord.RECEIVED, {"run": self.run_id, "polled": True})
 
     def has_polled(self, run: JobRun) -> bool | None:
         """Whether that run needs no previous run any more: it has polled its inputs, was stopped, or does not own the
         job. None while that is open, False if it has failed."""
         checkpoints = self._records.checkpoints
         with one_pass(checkpoints):
-            noted = checkpoints.read_record(JobRecord.HEARD).newest
+            noted = checkpoints.read_record(JobRecord.RECEIVED).newest
             owner, end = read_owner(checkpoints), RunEnd.read(checkpoints, run)
         if noted == {"run": run.id, "polled": True} or owner is None or owner.id != run.id:
             return True
         return None if end is None else not end.failed
 
     @contextmanager
-    def one_look(self) -> Iterator[None]:
-        """A context in which all looks and questions cost one request to the broker."""
+    def one_request(self) -> Iterator[None]:
+        """A context in which all polls and questions cost one request to the broker."""
         with one_pass(self._records.checkpoints):
             yield
 
@@ -243,13 +243,13 @@ class Ownership:
         """Record that this run has ended, whether it has `drained`, and whether its process starts the job `again`.
         Raises JobTakenOver, if that is known."""
         if not self._records.is_open:
-            self.look()
+            self.poll()
         self._note(again=again, drained=drained)
 
     def note_failure(self) -> None:
         """Record that this run has failed, so that a waiting `samzapy drain` ends although the process lives on. Parts
         of the run may go on for a while, so the record does not count as the end of a run. Raises JobTakenOver."""
-        self.look()
+        self.poll()
         self._note(failed=True)
 
     def _note(self, **end: bool) -> None:

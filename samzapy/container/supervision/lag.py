@@ -3,9 +3,9 @@ positions to a consumer group.
 
 1. One request for all partitions of a system, which the client splits by broker. A broker that does not answer holds up
    this thread alone. Other threads see the age of the last answer, so a container that cannot reach its broker says so.
-   The clients of a failed look are closed; the next look makes new ones.
-2. The oldest unprocessed record is younger than the last processed record, and came after the last look at which the
-   partition ended before it. Its age counts from the later of the two; without either, from the first look. The time of
+   The clients of a failed poll are closed; the next poll makes new ones.
+2. The oldest unprocessed record is younger than the last processed record, and came after the last poll at which the
+   partition ended before it. Its age counts from the later of the two; without either, from the first poll. The time of
    a processed record is compared with the wall clock only once, so setting the clock does not change the age in a
    partition that stands still.
 3. No processed message passes the records that are not messages (the ends of transactions). So the run loop notes its
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 #: Seconds that the end of a container waits for the last copy of its positions.
 LAST_S = 2.0
 #: Looks of one partition that are remembered; when there are more, every second one is dropped.
-_MOST_LOOKS = 64
+_MAX_ENDS = 64
 
 _SILENT = "broker unreachable"
 Positions = Mapping[SystemStreamPartition, int]
@@ -76,19 +76,19 @@ class EndsSeen:
 
     def __init__(self) -> None:
         self._began = 0
-        self._looks: list[tuple[int, int]] = []
+        self._recent_ends: list[tuple[int, int]] = []
         self._processed: tuple[int, int] | None = None
 
     def add(self, now_ms: int, end: int) -> None:
-        looks = self._looks
-        if not looks:
+        ends = self._recent_ends
+        if not ends:
             self._began = now_ms
-        if looks and looks[-1][1] == end:
-            looks[-1] = now_ms, end
+        if ends and ends[-1][1] == end:
+            ends[-1] = now_ms, end
             return
-        looks.append((now_ms, end))
-        if len(looks) > _MOST_LOOKS:
-            del looks[1:-1:2]
+        ends.append((now_ms, end))
+        if len(ends) > _MAX_ENDS:
+            del ends[1:-1:2]
 
     def note(self, now_ms: int, processed_ms: int, wall_ms: int) -> None:
         """The last processed record has the time `processed_ms`; this time and `wall_ms`, now, are milliseconds since
@@ -98,7 +98,7 @@ class EndsSeen:
 
     def age_ms(self, position: int, now_ms: int) -> int:
         """The longest time in milliseconds that the record at `position` can have waited. Call `add` first."""
-        known = [at for at, end in self._looks if end <= position][-1:]
+        known = [at for at, end in self._recent_ends if end <= position][-1:]
         if self._processed is not None:
             known.append(self._processed[1])
         return now_ms - max(known, default=self._began)
@@ -113,17 +113,17 @@ class LagWatch:
         ssps: Collection[SystemStreamPartition],
         new_clients: Callable[[], SystemClients],
         clock: Clock,
-        look_s: float = 5.0,
+        period_s: float = 5.0,
         group: str = "",
         outages: Outages = OUTAGES,
     ) -> None:
-        """Connects to nothing yet. `look_s`: seconds between two looks. `group`: the consumer group for the positions,
+        """Connects to nothing yet. `period_s`: seconds between two polls. `group`: the consumer group for the positions,
         empty for none. `outages`: where a lag that is unknown for a lack of answers is logged."""
         self._ssps = sorted(ssps)
         self._new_clients = new_clients
         self._clock = clock
         self._group = group
-        self._look_s, self.outages = look_s, outages
+        self._period_s, self.outages = period_s, outages
         self._clients: SystemClients | None = None
         self._progress: Callable[[], Progress] = Progress
         self._seen: dict[SystemStreamPartition, EndsSeen] = {ssp: EndsSeen() for ssp in self._ssps}
@@ -152,7 +152,7 @@ class LagWatch:
             self._thread.join(LAST_S)
 
     def take(self) -> Measured[dict[str, PartitionLag]] | None:
-        """The lag of each partition; None if there was no look since the last call. Logs when the lag becomes unknown,
+        """The lag of each partition; None if there was no poll since the last call. Logs when the lag becomes unknown,
         and when it is known again. One caller at a time."""
         if not self._ssps:
             return Measured({}, self._clock.monotonic())
@@ -162,7 +162,7 @@ class LagWatch:
 
     def _note_age(self) -> None:
         age_s, since = self.age_s, self._unknown_since
-        is_stale = age_s > STALE_AFTER * self._look_s
+        is_stale = age_s > STALE_AFTER * self._period_s
         if is_stale:
             text = f"The lag of the inputs is unknown: not measured for {age_s:.0f} s ({self.trouble})"
             if self.trouble == _SILENT:
@@ -177,16 +177,16 @@ class LagWatch:
 
     @property
     def age_s(self) -> float:
-        """Seconds since the last successful look began, or since this watch was made; 0 without inputs."""
+        """Seconds since the last successful poll began, or since this watch was made; 0 without inputs."""
         return 0.0 if not self._ssps else self._clock.monotonic() - self._measured_at
 
     @property
     def silent_s(self) -> float:
-        return max(0.0, self.age_s - self._look_s)
+        return max(0.0, self.age_s - self._period_s)
 
     @property
     def trouble(self) -> str:
-        """The reason why the last look has no answer, in one line; valid while a look is overdue."""
+        """The reason why the last poll has no answer, in one line; valid while a poll is overdue."""
         cause = self._cause
         if cause is None or isinstance(cause, Unreachable | RetriableError):
             return _SILENT
@@ -196,27 +196,27 @@ class LagWatch:
 
     @property
     def held_by_transactions(self) -> tuple[str, ...]:
-        """The partitions that, at the last look, could not be read further before an open transaction ends."""
+        """The partitions that, at the last poll, could not be read further before an open transaction ends."""
         return self._open if self._unknown_since is None else ()
 
     def _run(self) -> None:
         try:
-            while not self._closed.wait(self._look_s):
-                self.look()
+            while not self._closed.wait(self._period_s):
+                self.poll()
             with suppress(Exception):
                 self._mirror(self._progress().committed)
         finally:
             self._close()
 
-    def look(self) -> None:
-        """One look. Whatever it raises is remembered, and the next look asks again, with other clients."""
+    def poll(self) -> None:
+        """One poll. Whatever it raises is remembered, and the next poll asks again, with other clients."""
         began, progress = self._clock.monotonic(), self._progress()
         try:
             clients = self._clients = self._clients or self._new_clients()
             ends = clients.ends(self._ssps)
             behind = [ssp for ssp, end in ends.items() if progress.positions.get(ssp, end) < end]
             readable = clients.ends(behind, committed=True) if behind else {}
-        except Exception as cause:  # a container without looks would seem to stall
+        except Exception as cause:  # a container without polls would seem to stall
             self._cause = cause
             logger.debug("The ends of the inputs are not known: %s", cause, exc_info=True)
             self._close()
@@ -273,5 +273,5 @@ class LagWatch:
         if clients is not None:
             try:
                 clients.close()
-            except Exception as cause:  # noqa: BLE001  # what only looks never ends a job
-                logger.debug("Closing the clients that look at lag: %s", cause)
+            except Exception as cause:  # noqa: BLE001  # a reader of ends never ends a job
+                logger.debug("Closing the clients of the lag: %s", cause)

@@ -37,7 +37,7 @@ class Outages:
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._failing: dict[object, float] = {}
-        self._began = self._told = 0.0
+        self._began = self._reported = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._failing)
@@ -49,8 +49,8 @@ class Outages:
             begins = not self._failing
             self._failing[party] = now
             self._began = now if begins else self._began
-            level = logging.WARNING if begins or now - self._told >= _LINE_S else logging.DEBUG
-            self._told = now if level == logging.WARNING else self._told
+            level = logging.WARNING if begins or now - self._reported >= _LINE_S else logging.DEBUG
+            self._reported = now if level == logging.WARNING else self._reported
         logger.log(level, "%s", text if begins else f"{_STILL}{now - self._began:.0f} s: {text}")
 
     def answered(self, party: object) -> bool:

@@ -395,7 +395,7 @@ class ChangelogEnd:
     def check(self, log: OffsetRange) -> None:
         """Check the partition's range `log` before a commit. Raises ForeignRecords."""
         if log.upcoming > self.end:
-            self._look(log.upcoming)
+            self._check_own(log.upcoming)
 
     def sent(self, last: int, count: int) -> None:
         """`count` records of the task were acknowledged, the last one at offset `last`. Raises ForeignRecords."""
@@ -406,7 +406,7 @@ class ChangelogEnd:
                 f"offset {first}: it was deleted or created again"
             )
         if first > self.end:
-            self._look(first)
+            self._check_own(first)
         self._sent = last
 
     def committed(self, marker_offsets: int) -> None:
@@ -416,7 +416,7 @@ class ChangelogEnd:
             self.end = self._own + marker_offsets
             self._sent = None
 
-    def _look(self, until: int) -> None:
+    def _check_own(self, until: int) -> None:
         """Read from the task's records up to `until`, the place of the expected control record included: only control
         records may be there."""
         with closing(self._consumer_of(self.ssp.system)) as consumer:

@@ -62,7 +62,7 @@ class ContainersRun:
             build_container(
                 self._config,
                 model,
-                LocalLease(self._coordinator, model.id, ownership.look),
+                LocalLease(self._coordinator, model.id, ownership.poll),
                 ends=self.prepared.ends,
                 run_id=self.prepared.run_id,
                 transactions=self.prepared.transactions,

@@ -127,7 +127,7 @@ def test_the_request_is_for_the_run_that_was_asked_and_for_no_later_one(config):
 def test_a_request_to_an_earlier_run_does_not_drain_the_next(config):
     checkpoints = owned(config, JobRun("next", 1, "here", 1))
     with closing(checkpoints), closing(Ownership.of(config, "next")) as ownership:
-        ownership.look()
+        ownership.poll()
         assert not ownership.asked_to_drain()
         for asked, drains in (("earlier", False), ("next", True)):
             checkpoints.write_record(JobRecord.DRAIN, {"run": asked})

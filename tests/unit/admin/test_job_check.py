@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from samzapy.admin import job_check
-from samzapy.admin.job_check import look_around
+from samzapy.admin.job_check import inspect_start
 from samzapy.admin.user_code import checked_code
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -50,7 +50,7 @@ def config(monkeypatch):
 
 
 def test_a_check_opens_the_checkpoints_once(config):
-    model, _ = look_around(config, pytest.fail, checked_code(config))
+    model, _ = inspect_start(config, pytest.fail, checked_code(config))
     assert [task.name for task in model.tasks] == ["Partition 0", "Partition 1"]
     assert Counting.opened == 1
 
@@ -66,7 +66,7 @@ def test_each_check_that_waits_for_an_open_transaction_is_left_out_and_named(con
     producer.send([OutgoingRecord(stream.stream, b"k", b"v", 0)])
     producer.flush()
     warnings: list[str] = []
-    look_around(config, warnings.append, checked_code(config))
+    inspect_start(config, warnings.append, checked_code(config))
     producer.close()
     assert [line.partition(", is a transaction open? ")[0] for line in warnings] == [
         "left out the inputs and tasks of earlier runs",

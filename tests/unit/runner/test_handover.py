@@ -82,7 +82,7 @@ def test_the_run_before_commits_and_ends_well_and_the_next_one_repeats_nothing(s
     second = scene.start(safe)
     assert first.join() is None
     assert first.outcome.stopped
-    assert ("polled" in scene.record(JobRecord.HEARD)) == safe
+    assert ("polled" in scene.record(JobRecord.RECEIVED)) == safe
     assert any("has taken over: every task commits" in line for line in first.events)
     scene.send(50)
     second.processed(50)
@@ -125,7 +125,7 @@ def test_a_new_run_that_dies_before_it_asks_for_the_job_costs_the_run_before_not
     assert isinstance(scene.start().join(), FailPointReached)
     scene.send(100)
     first.processed(200)
-    assert scene.record(JobRecord.HEARD)["run"] == scene.record(JobRecord.HANDOVER)["run"]
+    assert scene.record(JobRecord.RECEIVED)["run"] == scene.record(JobRecord.HANDOVER)["run"]
     end(scene, first)
 
 
@@ -213,7 +213,7 @@ def test_only_the_answer_of_the_run_before_to_this_run_counts(answer):
             "its own": {"run": before, "by": mine.id},
         }
         if answer in heard:
-            checkpoints.write_record(JobRecord.HEARD, heard[answer])
+            checkpoints.write_record(JobRecord.RECEIVED, heard[answer])
     request = HandoverRequest(before, mine)
     asking = Handover(config, owner, request, clock, wait=clock.advance, goes_on=lambda run: True)
     asking.begin()

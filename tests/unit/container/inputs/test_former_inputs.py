@@ -5,7 +5,7 @@ import logging
 import pytest
 from jobs.memory_job import MemoryJob
 
-from samzapy.admin.job_check import look_around
+from samzapy.admin.job_check import inspect_start
 from samzapy.admin.positions import write_startpoints
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
@@ -51,7 +51,7 @@ def test_a_system_renamed_since_the_last_run_is_refused(renamed):
 
 def test_a_renamed_system_goes_on_where_the_startpoints_are(renamed):
     config = load_job(renamed.flat)
-    write_startpoints(config, look_around(config, pytest.fail)[0], "2", ("mem.in[0]",))
+    write_startpoints(config, inspect_start(config, pytest.fail)[0], "2", ("mem.in[0]",))
     assert renamed.run().processed == 1
     assert [each["count"] for _, each in renamed.outputs()] == [1, 2, 3]
     assert renamed.run().processed == 0

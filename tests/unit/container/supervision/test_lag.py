@@ -56,7 +56,7 @@ def watch(broker, clock, progress, **given):
 
 def test_each_partition_has_its_position_end_and_lag(broker, clock):
     lag = watch(broker, clock, Progress({A: 7, B: 5}))
-    lag.look()
+    lag.poll()
     assert lag.take().value == {str(A): PartitionLag(7, 10, 3, 0), str(B): PartitionLag(5, 5, 0, 0)}
     assert lag.take() is None
 
@@ -85,14 +85,14 @@ def test_a_stale_lag_is_one_warning_and_one_line_when_it_is_back(broker, clock, 
         broker.ends = failing
         for seconds in (15, 1, 60, 60):
             clock.advance(seconds)
-            lag.look()
+            lag.poll()
             assert lag.take() is None
         (level, line), *between = lines_of(caplog)
         assert level == "WARNING"
         assert line.startswith("The lag of the inputs is unknown: not measured for 16 s (")
         assert len(between) == reminders
         broker.ends, broker.away = ends, False
-        lag.look()
+        lag.poll()
         assert lag.take().at == clock.monotonic()
         assert lines_of(caplog) == [("WARNING", back)]
 
@@ -106,7 +106,7 @@ def test_a_look_that_hangs_makes_the_lag_stale_all_the_same(broker, clock, caplo
         return ends(ssps, **more)
 
     broker.ends = hanging
-    lag.look()
+    lag.poll()
     assert [level for level, _ in lines_of(caplog)] == ["WARNING"]
     taken = lag.take()
     assert clock.monotonic() - taken.at >= 30
@@ -121,13 +121,13 @@ def test_the_client_of_a_failed_look_is_closed_and_another_is_made(clock):
 
     lag = LagWatch([A, B], clients, clock)
     lag.follow(lambda: Progress({A: 7, B: 5}))
-    lag.look()
-    lag.look()
+    lag.poll()
+    lag.poll()
     assert len(made) == 1
     made[0].ends = lambda ssps: (_ for _ in ()).throw(Unreachable("no answer"))
-    lag.look()
+    lag.poll()
     assert made[0].away
-    lag.look()
+    lag.poll()
     assert len(made) == 2
     assert lag.take().value[str(A)].lag == 3
 
@@ -143,7 +143,7 @@ def test_no_position_is_newer_than_the_end_next_to_it(broker, clock):
         return found
 
     broker.ends = slow
-    lag.look()
+    lag.poll()
     assert lag.take().value[str(A)] == PartitionLag(7, 10, 3, 0)
 
 
@@ -161,38 +161,38 @@ def test_the_age_is_the_time_since_the_partition_ended_before_the_record():
 def test_the_age_in_a_still_partition_goes_on_when_the_time_of_day_is_set(broker, clock, ahead_s, processed_s):
     processed_ms = {} if processed_s is None else {A: clock.wall_ms() - processed_s * 1000}
     lag = watch(broker, clock, Progress({A: 7, B: 5}, {}, processed_ms))
-    lag.look()
+    lag.poll()
     clock.set_wall(clock.wall_ms() + ahead_s * 1000)
     clock.advance(60)
-    lag.look()
+    lag.poll()
     assert lag.take().value[str(A)].age_ms == (60 + (processed_s or 0)) * 1000
 
 
 def test_records_behind_an_open_transaction_of_another_are_named(broker, clock):
     broker.readable = {A: 7}
     lag = watch(broker, clock, Progress({A: 7, B: 5}))
-    lag.look()
+    lag.poll()
     assert lag.held_by_transactions == ("kafka.in[0]@7",)
     broker.readable = {}
-    lag.look()
+    lag.poll()
     assert lag.held_by_transactions == ()
 
 
 def test_positions_are_copied_when_they_have_changed(broker, clock):
     lag = watch(broker, clock, Progress({A: 7, B: 5}, {A: 6, B: 5}), group="counts-1")
-    lag.look()
-    lag.look()
+    lag.poll()
+    lag.poll()
     assert broker.mirrored == [("counts-1", {A: 6, B: 5})]
     lag.follow(lambda: Progress({A: 9, B: 5}, {A: 9, B: 5}))
-    lag.look()
+    lag.poll()
     assert broker.mirrored[1:] == [("counts-1", {A: 9})]
 
 
 def test_the_trouble_is_the_broker_unless_it_says_what_is_wrong(broker, clock):
     lag = watch(broker, clock, Progress({A: 7, B: 5}))
     broker.away = True
-    lag.look()
+    lag.poll()
     assert lag.trouble == "broker unreachable"
     broker.ends = lambda ssps: (_ for _ in ()).throw(EnvironmentFailure("not authorised: topic"))
-    lag.look()
+    lag.poll()
     assert lag.trouble == "the ends of the inputs are not known: not authorised: topic"

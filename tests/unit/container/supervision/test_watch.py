@@ -113,7 +113,7 @@ def silent(clock):
 
     outages = Outages(clock)
     lag = LagWatch([SystemStreamPartition("kafka", "in", 0)], clients, clock, outages=outages)
-    lag.look()
+    lag.poll()
     return ContainerWatch(lag, clock, 30.0, CarriedLines())
 
 
