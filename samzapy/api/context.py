@@ -114,11 +114,13 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class JobContext:
-    """The job: its name and id, and its flat configuration with secrets in clear. Do not print it."""
+    """The job: its name and id, its flat configuration with secrets in clear, and the number of its tasks, 0 outside of
+    a container. Do not print it."""
 
     name: str
     id: str
     config: Mapping[str, str]
+    tasks: int = 0
 
 
 @dataclass(frozen=True)

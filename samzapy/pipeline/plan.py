@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.reading.keys import is_name
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.pipeline.stateless import Source, Through, To
-from samzapy.pipeline.step import Step, clock_of
+from samzapy.pipeline.step import Step, clock_of, named
 from samzapy.pipeline.tables import Lookup
 from samzapy.pipeline.timed import Late
 from samzapy.plugins import path_of
@@ -56,21 +57,38 @@ class Plan:
         """What the state of each step means, by name."""
         return {step.name: step.signature for step in self.steps if step.stores}
 
-    def children(self, step: Step) -> Sequence[tuple[Step, int]]:
-        """The steps that take a step's messages, each with the number of that input."""
+    @cached_property
+    def direct(self) -> frozenset[Step]:
+        """The sources that take the messages of a `Through` at once in a job of one task. A message without a position
+        gets one from the stream."""
+        read = Counter(source.stream for source in self.sources)
+        return frozenset(
+            source
+            for source in self.sources
+            for through in source.inputs
+            if read[source.stream] == 1 and through.inputs[0].has_positions
+        )
+
+    def children(self, step: Step, direct: Collection[Step]) -> Sequence[tuple[Step, int]]:
+        """The steps that take a step's messages, each with the number of that input. `direct`: the sources that do."""
         return [
             (child, number)
             for child in self.steps
             for number, parent in enumerate(child.inputs)
-            if parent is step and not isinstance(child, Late) and not isinstance(step, Through)
+            if parent is step and not isinstance(child, Late) and (not isinstance(step, Through) or child in direct)
         ]
 
-    def origins(self, ssps: Iterable[SystemStreamPartition]) -> Mapping[Step, frozenset[SystemStreamPartition]]:
+    def origins(
+        self, ssps: Iterable[SystemStreamPartition], direct: Collection[Step]
+    ) -> Mapping[Step, frozenset[SystemStreamPartition]]:
         """The partitions that each step's messages come from, of a task that reads `ssps`."""
         result: dict[Step, frozenset[SystemStreamPartition]] = {}
         for step in self.steps:
             if isinstance(step, Source):
                 result[step] = frozenset(ssp for ssp in ssps if ssp.system_stream == step.stream)
+                if step in direct:
+                    result[step.inputs[0]] |= result[step]
+                    result[step] = frozenset(named(step, 0, result[step.inputs[0]]).values())
             elif step.keeps_time:
                 result[step] = frozenset([clock_of(step)])
             elif isinstance(step, Lookup):

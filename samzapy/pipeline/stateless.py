@@ -46,6 +46,9 @@ class Source(Step):
         def receive(batch: Batch) -> None:
             emit(batch if time is None else at_its_times(batch))
 
+        if self in task.direct:
+            port = task.behind(self, self.stream)
+            return [lambda batch: emit(port.renamed(batch))]
         return [receive]
 
     def describe(self) -> str:
@@ -164,7 +167,8 @@ class Merge(Step):
 
 @dataclass(eq=False, kw_only=True)
 class Through(Step):
-    """Sends the messages to a stream of the job, partitioned by their keys. A `Source` of that stream goes on."""
+    """Sends the messages to a stream of the job, partitioned by their keys. A `Source` of that stream goes on. In a job
+    of one task that takes them at once, and the stream has the watermarks and ends only."""
 
     kind: ClassVar[str] = "through"
     stream: SystemStream
@@ -172,7 +176,8 @@ class Through(Step):
     keeps_messages = True
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        return [_sender(task, self.stream)]
+        goes_on = any(source.inputs == (self,) for source in task.direct)
+        return [emit if goes_on else _sender(task, self.stream)]
 
     def describe(self) -> str:
         return f"through {self.stream}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -141,13 +141,10 @@ class Port:
     SPREAD = 1 << 20
 
     def __init__(self, step: Step, number: int, task: Opening) -> None:
-        origins = task.origins[step.inputs[number]]
         self._task, self._call = task, 0
         self._counts: dict[int, int] = {}
-        self.stream = SystemStream(OF_STEP, f"{step.name}.{number}")
-        self.origins = {
-            origin: SystemStreamPartition(*self.stream, place) for place, origin in enumerate(sorted(origins))
-        }
+        self.stream = _stream_of(step, number)
+        self.origins = named(step, number, task.origins[step.inputs[number]])
 
     def renamed(self, batch: Batch) -> Batch:
         """The batch as of this port."""
@@ -163,6 +160,18 @@ class Port:
             count = counts[offset] = counts.get(offset, -1) + 1
             numbered.append(offset * self.SPREAD + count)
         return Batch(self.origins[batch.ssp], numbered, batch.keys, batch.messages, batch.timestamps, batch.headers)
+
+
+def named(
+    step: Step, number: int, origins: Iterable[SystemStreamPartition]
+) -> Mapping[SystemStreamPartition, SystemStreamPartition]:
+    """The names that an input of a step has for the partitions of its messages."""
+    stream = _stream_of(step, number)
+    return {origin: SystemStreamPartition(*stream, place) for place, origin in enumerate(sorted(origins))}
+
+
+def _stream_of(step: Step, number: int) -> SystemStream:
+    return SystemStream(OF_STEP, f"{step.name}.{number}")
 
 
 #: The store of the timers of a job's `process` steps.
@@ -188,11 +197,14 @@ class Opening:
         context: Context,
         origins: Mapping[Step, frozenset[SystemStreamPartition]],
         own_streams: frozenset[SystemStream],
+        direct: Collection[Step],
     ) -> None:
         """`origins`: for each step, the partitions that its messages come from, of the task's inputs and of steps that
-        keep time. `own_streams`: the streams that connect steps of the job."""
+        keep time. `own_streams`: the streams that connect steps of the job. `direct`: the sources of such streams
+        that take the messages of a `Through` at once."""
         self.context = context
         self.origins = origins
+        self.direct = direct
         self._own = own_streams
         #: The collector of the call at hand, and the number of the call.
         self.collector: MessageCollector
@@ -234,6 +246,18 @@ class Opening:
         """Call `advance` as time passes, and `finish` at the end of the step's inputs."""
         clock = self.clocks[clock_of(step)] = Timed(step, step.guarded(advance), step.guarded(finish))
         return clock
+
+    def behind(self, step: Step, stream: SystemStream) -> Port:
+        """The port of a direct source: its messages are as old as the watermarks in its stream say."""
+        port, task = self.port(step, 0), self.context.task
+        own = [ssp for ssp in port.origins if ssp.system_stream == stream]
+
+        def advance() -> None:
+            clock.mark = max(clock.mark, task.event_time(own) or 0)
+
+        clock = self.timed(step, advance, lambda: None)
+        self.clocks |= dict.fromkeys(port.origins.values(), clock)
+        return port
 
 
 #: The system in the names of partitions that stand for steps.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from samzapy.pipeline.functions import Batch, made_of, of_batch, of_rows, selected, with_columns
-from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed, ignore
+from samzapy.pipeline.step import OF_STEP, Opening, Receive, Step, StoreNeed, ignore
 from samzapy.pipeline.timed import Joiner
 
 
@@ -145,7 +145,8 @@ class JoinOfTables(Step):
         stores = [task.context.get_store(table.name) for table in self.tables]
         joiner, (needs_left, needs_right) = self.joiner, self.inner
         # One change may be in both stores already: then nobody knows what the result was before.
-        are_related = bool(task.origins[self.tables[0]] & task.origins[self.tables[1]])
+        left, right = (task.origins[table] for table in self.tables)
+        are_related = bool(left & right) or (bool(task.direct) and any(ssp.system == OF_STEP for ssp in left | right))
 
         def result(left: Any, right: Any) -> Any:
             if (left is None and (needs_left or right is None)) or (right is None and needs_right):

@@ -49,10 +49,11 @@ class PipelineTask(
         """Open the steps, the last ones first. Raises StoreError for stores of other steps."""
         plan = self.plan
         self._check_steps(context)
-        self._opening = opening = Opening(context, plan.origins(context.task.ssps), plan.own_streams)
+        direct = plan.direct if context.job.tasks == 1 else ()
+        self._opening = opening = Opening(context, plan.origins(context.task.ssps, direct), plan.own_streams, direct)
         receivers: dict[Step, Sequence[Receive]] = {}
         for step in reversed(plan.steps):
-            ways = [receivers[child][number] for child, number in plan.children(step)]
+            ways = [receivers[child][number] for child, number in plan.children(step, direct)]
             opening.emitters[step] = emit = _to_all(ways)
             receivers[step] = [step.receiver(receive, at) for at, receive in enumerate(step.open(opening, emit))]
         self._sources = {
@@ -115,7 +116,7 @@ class PipelineTask(
             if not clock.ended and self._has_ended(clock.step):
                 clock.ended = True
                 clock.finish()
-                self._ended.add(clock_of(clock.step))
+                self._ended.update(origin for origin, item in self._opening.clocks.items() if item is clock)
         ended = [item for item in self._throughs if self._announced.get(item) != _END and self._has_ended(item)]
         self._announced |= dict.fromkeys(ended, _END)
         self._ending += ended

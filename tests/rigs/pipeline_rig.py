@@ -23,6 +23,10 @@ class Surroundings:
         for stream, partitions in streams.items():
             self._streams.admin.create(StreamSpec(stream, partitions, {"retention.ms": "-1"}))
 
+    def grow(self, stream: str, partitions: int) -> None:
+        """Add partitions to a stream of the embedded system."""
+        self._streams.admin.grow(stream, partitions)
+
     def write(self, stream: str, messages: Iterable[Any], key: str | None = None) -> None:
         """Append messages in turn to each partition, with growing times. `key`: the field with the key, None for no
         key."""

@@ -105,8 +105,8 @@ class TaskBuilder:
         self._clock = clock
         #: The last failure of a message that a policy has handled.
         self.last_failure: UserFailure | None = None
-        tasks_of_job = model.tasks_of_job or len(model.tasks)
-        self._control = ControlSender(tasks_of_job, clients.admin, self._takes_control)
+        self._job = replace(config.context, tasks=model.tasks_of_job or len(model.tasks))
+        self._control = ControlSender(self._job.tasks, clients.admin, self._takes_control)
         self._serdes_of = serdes_of
         self._output_serdes = serdes_of_outputs(config.systems, own_streams(config), serdes_of)
         #: Keeps the polled batches for dead letters.
@@ -175,9 +175,8 @@ class TaskBuilder:
             types={ssp.system_stream: self._type_of(ssp.system_stream) for ssp in offsets},
             event_time=task.event_clock.of,
         )
-        job = config.context
         before = dict(offsets)
-        task.init(Context(job, ContainerContext(self._container_id, metrics, self._clock), context))
+        task.init(Context(self._job, ContainerContext(self._container_id, metrics, self._clock), context))
         context.seal()
         task.started(context.replayed, context.sinks)
         if checkpoint is not None:
