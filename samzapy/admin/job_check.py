@@ -177,7 +177,7 @@ def inspect_start(
             check_copies(config, clients.admin, describe)
         inputs: Mapping[SystemStream, InputPartitions] = {}
         owned: Mapping[str, int] | None = None
-        with _reading(records, "the inputs and tasks of earlier runs", warn) as checkpoints, one_pass(checkpoints):
+        with reading(records, "the inputs and tasks of earlier runs", warn) as checkpoints, one_pass(checkpoints):
             inputs = from_json(checkpoints.read_record(JobRecord.INPUTS).newest)
             owned = read_changelog_partitions(checkpoints)
         partitions = follow_growth(inputs, counts, keeps_state=keeps_state(config.stores))
@@ -188,7 +188,7 @@ def inspect_start(
         model = plan(config, counts, owned or {}, partitions)
         _check_changelogs(config, describe, model, exactly=code is not None and owned is not None)
         names = [task.name for task in model.tasks]
-        with _reading(records, "the owner of the checkpoints and changelogs", warn) as checkpoints:
+        with reading(records, "the owner of the checkpoints and changelogs", warn) as checkpoints:
             refuse_another_job(config, read_owner(checkpoints))
             if code is not None:
                 # A startpoint is the way on, so commands that set one do not refuse.
@@ -196,7 +196,7 @@ def inspect_start(
             refuse_foreign(config, model, checkpoints.read(names), checkpoints, clients, describe)
         kept = weakly_kept(config, describe)
         if code is not None:
-            with _reading(records, "the serdes of the stores", warn) as checkpoints:
+            with reading(records, "the serdes of the stores", warn) as checkpoints:
                 refuse_copied(checkpoints, config.stores)
                 check_checkpoints(code.engines, checkpoints.read(names).values())
         return model, kept
@@ -250,7 +250,7 @@ def _renamed(
 
 
 @contextmanager
-def _reading(records: JobRecords, sought: str, warn: Warn) -> Iterator[CheckpointManager]:
+def reading(records: JobRecords, sought: str, warn: Warn) -> Iterator[CheckpointManager]:
     """The job's checkpoints, for reading only. If they cannot be read, warns that `sought` is left out."""
     try:
         wait_at_most(records.checkpoints, _PATIENCE_S)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.reading.keys import is_name
@@ -26,6 +27,9 @@ class Plan:
 
     name: str
     steps: Sequence[Step]
+
+    #: The store that remembers the steps.
+    memory: ClassVar[str] = STEPS
 
     @cached_property
     def sources(self) -> Sequence[Source]:

@@ -22,12 +22,19 @@ from samzapy.storage.spec import StoreSpec
 @OVERRIDES
 @STRICT
 @click.option("--offline", is_flag=True, help="Connect to no system, and leave out the job model.")
-def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool) -> None:
+@click.option(
+    "--against",
+    type=click.Choice(["running"]),
+    help="Show which steps, stores and inputs differ from those of the running or last run.",
+)
+def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool, against: str | None) -> None:
     """Explain a job file, and list all its problems.
 
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
-    creates nothing, writes nothing.
+    creates nothing, writes nothing. The exit code is 2 where a start would refuse.
     """
+    if against and offline:
+        raise click.UsageError("--against reads what the job has stored: leave out --offline")
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.outputs.producers import weakened_state
@@ -45,6 +52,8 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool)
     config = without_idle_standbys(with_sparks_defaults(given), on_disk)
     for warning in (*config.warnings[len(given.warnings) :], *never_called(task_class), *check_reach(config)):
         warn(warning)
+    if against:
+        _show_changes(config, code)
     result = None if offline else _find_inputs(config)
     now = config if result is None else with_inputs(config, result.by_pattern)
     model, kept = (None, ()) if offline or not now.task.inputs else _inspect_start(now, code)
@@ -60,6 +69,25 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool)
     if model is not None:
         _show_model(model)
         _show_needs(now, model, code.engines)
+
+
+def _show_changes(config: JobConfig, code: JobCode) -> None:
+    """Raises ConfigError for changes that a start refuses."""
+    from samzapy.admin.changes import changes_since
+    from samzapy.admin.job_check import resolved
+    from samzapy.admin.running import describe_run
+    from samzapy.errors import ConfigError, ConfigProblem
+
+    owner, changes = changes_since(resolved(config), code, warn)
+    title = "Changes: no earlier run of this job" if owner is None else f"Changes since {describe_run(owner)}"
+    rows = [] if owner is None else [item[:5] for item in changes]
+    table(title, ("", "name", "before", "now", "effect"), rows)
+    refused = [item for item in changes if item.refused]
+    if refused:
+        raise ConfigError(
+            ConfigProblem(f"{item.kind} '{item.name}'", item.now, f"was '{item.before}', {item.effect}")
+            for item in refused
+        )
 
 
 def _find_inputs(config: JobConfig) -> FoundInputs | None:
