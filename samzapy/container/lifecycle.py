@@ -303,7 +303,7 @@ class Container:
         done = (processed, commits, tuple(restoring.values()))
         facts = NO_FACTS
         if self._watch is not None:
-            facts = self._watch.facts(phase, done, self._builder.tasks.last_failure)
+            facts = self._watch.facts(phase, done, self._builder.tasks.handled.take())
         return ContainerReport(
             container_id=self._builder.model.id,
             epoch=self._lease.epoch,

@@ -243,6 +243,7 @@ class Coordinator:
                 restored=progress.restored,
                 failures=progress.failures,
                 failed=progress.failed,
+                handled=progress.handled(now),
                 downgrades=self._downgrades,
                 counts=progress.counts,
                 clocks=self._clocks.status(),

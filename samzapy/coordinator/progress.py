@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from samzapy.clock import STALE_AFTER, Clock, Measured
 from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.leases import ContainerState, Standing
-from samzapy.coordinator.status import HISTORY, ContainerFailure, ContainerStatus, RestoredStore
+from samzapy.coordinator.status import HISTORY, ContainerFailure, ContainerStatus, HandledFailure, RestoredStore
 from samzapy.job.lease import ContainerReport, PartitionLag, UserFailure
 from samzapy.job.planner import replica_of
 from samzapy.metrics.registry import numbers_of
+
+
+#: Skipped and dead-lettered messages that are kept, for how many seconds, and characters of the stack of each.
+MOST_HANDLED, HANDLED_S, _LONGEST_STACK = 100, 3_600.0, 1_500
 
 
 @dataclass(kw_only=True)
@@ -41,7 +47,7 @@ class _Account:
         self.counts = _counts(report)
         self.report, self.reported_at = report, now
         self.lags = report.facts.partitions or self.lags
-        self.failure = report.facts.failure or self.failure
+        self.failure = report.facts.handled[-1] if report.facts.handled else self.failure
         if last is None or last.epoch != report.epoch or report.restored != last.restored:
             for name, (records, seconds, source) in report.restored.items():
                 store = RestoredStore(report.container_id, name, report.epoch, records, seconds, source)
@@ -66,11 +72,22 @@ class Progress:
             for item in container_ids
         }
         self._failures: list[ContainerFailure] = []
+        self._handled: deque[tuple[float, str, UserFailure]] = deque(maxlen=MOST_HANDLED)
         self.failed = 0
 
     def update(self, report: ContainerReport, now: float) -> None:
         """Take a report of the container's newest attempt at the time `now`."""
         self._accounts[report.container_id].update(report, now)
+        for each in report.facts.handled:
+            if each.handled != "retried":
+                shown = msgspec.structs.replace(each, traceback=each.traceback[-_LONGEST_STACK:])
+                self._handled.append((now, report.container_id, shown))
+
+    def handled(self, now: float) -> tuple[HandledFailure, ...]:
+        """The newest skipped and dead-lettered messages of the last hour, oldest first."""
+        return tuple(
+            [HandledFailure(of, each, round(now - at)) for at, of, each in self._handled if now - at <= HANDLED_S]
+        )
 
     def fail(self, failure: ContainerFailure) -> None:
         """Take the reason why an attempt ended."""

@@ -41,6 +41,14 @@ class ContainerFailure:
     user: UserFailure | None = None
 
 
+class HandledFailure(msgspec.Struct, frozen=True):
+    """A message that an error policy has skipped or dead-lettered, with its container; `age_s` seconds ago."""
+
+    container: str
+    failure: UserFailure
+    age_s: float
+
+
 class PartitionStatus(msgspec.Struct, frozen=True):
     """An input partition when its end was asked for: the next offset to process, the offset after its last record, the
     offsets between the two, and the seconds for which the oldest unprocessed record has waited. None: not known."""
@@ -128,7 +136,8 @@ SHOWN_FAILURES = 100
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
     """The whole job at one moment. `seconds`: from the start of the first attempt to the newest report. `failed` is the
-    number of failures; `failures` has the newest. `downgrades` are reasons why the job's guarantee is weakened;
+    number of failures; `failures` has the newest. `handled` has the newest skipped and dead-lettered messages of the
+    last hour. `downgrades` are reasons why the job's guarantee is weakened;
     `counts`, by `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their
     `remaining` counts the offsets that they still have to read. `clocks` are in event time. `at` is the time of
     this status on the driver's monotonic clock, in seconds."""
@@ -140,6 +149,7 @@ class JobStatus:
     restored: tuple[RestoredStore, ...] = ()
     failures: tuple[ContainerFailure, ...] = ()
     failed: int = 0
+    handled: tuple[HandledFailure, ...] = ()
     downgrades: tuple[GuaranteeWarning, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     standbys: tuple[ContainerStatus, ...] = ()

@@ -20,6 +20,8 @@ from samzapy.errors import TaskMigrated
 
 #: Log lines in one report; characters of one line; characters of a traceback, counted from its end.
 MOST_LINES, LONGEST_LINE, LONGEST_TRACEBACK = 50, 1_000, 8_000
+#: Failures that an error policy has handled, in one report.
+MOST_HANDLED = 10
 
 
 class PartitionLag(msgspec.Struct, frozen=True, gc=False):
@@ -53,7 +55,8 @@ class UserFailure(msgspec.Struct, frozen=True):
 
     `exception` is its class; `where` the call, as `process of kafka.in[3]@17`; `at` the line of the user's code, as
     `task.py:42`, empty if there is none; `traceback` the whole text. `partition`, `first` and `last` say which messages
-    the call had, the offsets inclusive; empty and -1 for a call without messages.
+    the call had, the offsets inclusive; empty and -1 for a call without messages. `handled`: what the error policy did,
+    `skipped`, `dead-lettered` or `retried`, at `time_ms` since 1970; empty and 0 for one that ended the attempt.
     """
 
     exception: str
@@ -65,6 +68,8 @@ class UserFailure(msgspec.Struct, frozen=True):
     partition: str = ""
     first: int = -1
     last: int = -1
+    handled: str = ""
+    time_ms: int = 0
 
     def is_again(self, before: UserFailure) -> bool:
         """Whether the same exception came at the same messages before: at some of them, where a batch was cut
@@ -89,12 +94,13 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The facts of one report. `partitions` by SSP as text, None: as in the report before. `lines_left_out` counts the
-    lines that found no room since the report before."""
+    """The facts of one report. `partitions` by SSP as text, None: as in the report before. `handled`: the failures that
+    an error policy has handled since then, `MOST_HANDLED` at most. `lines_left_out` counts the lines that found no room
+    since the report before."""
 
     partitions: Measured[dict[str, PartitionLag]] | None = None
     stalled: Stall | None = None
-    failure: UserFailure | None = None
+    handled: tuple[UserFailure, ...] = ()
     lines: tuple[LogLine, ...] = ()
     lines_left_out: int = 0
 

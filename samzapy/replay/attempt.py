@@ -191,7 +191,6 @@ class Replay:
         )
         lease = UncontestedLease(planned.checkpoint.epoch + 1)
         self._container = Container(self._builder, lease, {}, self._clock, Ownership.of(job, None))
-        self._known: UserFailure | None = None
         self._loop = self._started()
         past.recorder.active = True
 
@@ -277,17 +276,17 @@ class Replay:
     ) -> Step:
         """Do the work and commit it; a failure ends the replay."""
         recorder, ended = self._past.recorder, False
+        last: UserFailure | None = None
         try:
             work()
             if commit:
                 self._loop.commit()
-            failure = self._builder.tasks.last_failure
         except SamzapyError as error:
-            self.failure, failure, ended = error, user_failure(error), True
+            self.failure, last, ended = error, user_failure(error), True
             self._watch.ended(error)
-        if failure is not None and failure is not self._known:
-            self._known = failure
-            recorder.failed(failure)
+        for failure in (*self._builder.tasks.handled.take(), last):
+            if failure is not None:
+                recorder.failed(failure)
         if not commit and not ended:
             recorder.forget()
         inputs = () if not rows else (self._input(at, rows),)

@@ -12,6 +12,7 @@ from samzapy import SystemStreamPartition as Ssp
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.config.task import AsyncConfig
 from samzapy.container.errors.recovery import Recovery, TolerantCollector, UndoJournal
+from samzapy.container.errors.user_failures import HandledFailures
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import Outbox
@@ -79,7 +80,7 @@ class AsyncMachine:
         self.ids, self.concurrency, self.key_order = ids, concurrency, key_order
         self.clock = EVENTS.clock = ManualClock()
         self.outbox, metrics = Outbox(), Registry()
-        recovery = Recovery("Partition 0", ERRORS, metrics, lambda _: None, self.clock, None, lambda _: None)
+        recovery = Recovery("Partition 0", ERRORS, metrics, lambda _: None, self.clock, None, HandledFailures())
         collector = TolerantCollector(serdes, lambda _: None, lambda *_: [], self.outbox, recovery)
         offsets = dict.fromkeys(PARTITIONS, 0)
         self.task = TaskInstance(

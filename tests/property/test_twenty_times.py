@@ -19,6 +19,7 @@ from samzapy.api.stream import SystemStreamPartition as Ssp
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.recovery import LOG_S, Recovery
+from samzapy.container.errors.user_failures import HandledFailures
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
@@ -239,7 +240,7 @@ def test_twenty_commits_keep_nothing_of_the_changes(caplog):
 def test_every_failure_is_in_one_line_or_in_the_count_of_one(caplog):
     clock, random, calls = ManualClock(), Random(0), Counter()
     policies = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
-    recovery = Recovery("t", policies, Registry(), lambda _: None, clock, None, lambda _: None)
+    recovery = Recovery("t", policies, Registry(), lambda _: None, clock, None, HandledFailures())
     stages = [Stage.PROCESS, Stage.SERIALIZE]
 
     def fails(stage):

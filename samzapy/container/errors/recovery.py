@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from msgspec.structs import replace
+
 from samzapy.api.collector import MessageCollector, columns_of
 from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope, OutgoingMessageEnvelope
@@ -23,13 +25,12 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.user_failures import DeadLetters, failure_of, in_step
+from samzapy.container.errors.user_failures import DeadLetters, HandledFailures, failure_of, in_step
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
 from samzapy.container.outputs.producers import RecordLimit
 from samzapy.errors import RecordTooLarge, SamzapyError, SerdeError, StoreRefused
-from samzapy.job.lease import UserFailure
 from samzapy.storage.kv.codec import entry_list, entry_mapping, key_list
 from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
@@ -67,14 +68,14 @@ class Recovery:
         pause: Callable[[float], None],
         clock: Clock,
         letters: DeadLetters | None,
-        on_handled: Callable[[UserFailure], object],
+        handled: HandledFailures,
     ) -> None:
-        """`on_handled` gets the failures that a policy has handled, as shown to people."""
+        """`handled` gets the failures that a policy has handled, as shown to people, as long as it has room."""
         self._task_name = task_name
         self._errors = errors
         self._pause = pause
         self.clock = clock
-        self._on_handled = on_handled
+        self._handled = handled
         self._letters = letters
         self._counts = {
             (stage, what): metrics.counter("errors", f"{stage.value}.{what}")
@@ -149,14 +150,18 @@ class Recovery:
 
     def _note(self, stage: Stage, what: str, failure: BaseException, doing: str) -> None:
         self._counts[stage, what].count += 1
+        about = "no input" if self.input is None else self.input.position
+        where = f"{stage.value} of {about}{in_step(failure)}"
+        if self._handled.has_room:
+            span = self.input and (str(self.input.ssp), self.input.offset, self.input.offset)
+            shown = failure_of(failure, self._task_name, where, span)
+            self._handled.add(replace(shown, handled=what, time_ms=self.clock.wall_ms()))
         kind, now = (stage, what), self.clock.monotonic()
         if now < self._next_line.get(kind, now):
             self._left_out[kind] = self._left_out.get(kind, 0) + 1
             return
         self._next_line[kind] = now + LOG_S
         more = self._left_out.pop(kind, 0)
-        about = "no input" if self.input is None else self.input.position
-        where = f"{stage.value} of {about}{in_step(failure)}"
         logger.warning(
             "%s: %s failed, %s: %s: %s%s",
             self._task_name,
@@ -167,8 +172,6 @@ class Recovery:
             f" (and {more} more like it since the last line)" if more else "",
             exc_info=failure,
         )
-        span = self.input and (str(self.input.ssp), self.input.offset, self.input.offset)
-        self._on_handled(failure_of(failure, self._task_name, where, span))
 
 
 class RetryInterrupted(SamzapyError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,7 @@ from samzapy.config.error_policy import Stage
 from samzapy.container.outputs.output_ids import OutputIds
 from samzapy.container.outputs.producers import RecordLimit, size_of
 from samzapy.errors import FailedCall, RecordTooLarge, SamzapyError, TaskFailed
-from samzapy.job.lease import LONGEST_LINE, LONGEST_TRACEBACK, UserFailure
+from samzapy.job.lease import LONGEST_LINE, LONGEST_TRACEBACK, MOST_HANDLED, UserFailure
 from samzapy.plugins import is_installed
 from samzapy.strict_json import sendable
 
@@ -76,6 +77,25 @@ def failure_of(cause: BaseException, task: str, where: str, span: tuple[str, int
     """`cause` for people. `span`: the partition, first and last offset of its messages, None for no message."""
     about = type(cause).__name__, one_line(cause), task, where
     return UserFailure(*about, user_line(cause), whole_traceback(cause), *(span or ("", -1, -1)))
+
+
+class HandledFailures:
+    """The failures that error policies have handled since the last report, `MOST_HANDLED` at most. One thread adds them,
+    and another one takes them."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[UserFailure] = deque()
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._waiting) < MOST_HANDLED
+
+    def add(self, failure: UserFailure) -> None:
+        self._waiting.append(failure)
+
+    def take(self) -> tuple[UserFailure, ...]:
+        """The failures since the last call, oldest first."""
+        return tuple([self._waiting.popleft() for _ in range(len(self._waiting))])
 
 
 def _short(filename: str) -> str:

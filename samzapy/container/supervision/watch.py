@@ -112,7 +112,6 @@ class ContainerWatch:
         self._progress: object = None
         self._since = self._progress_since = clock.monotonic()
         self._reported: str | None = None
-        self._shown: UserFailure | None = None
         self._one_at_a_time = threading.Lock()
 
     def __enter__(self) -> ContainerWatch:
@@ -126,9 +125,9 @@ class ContainerWatch:
     def follow(self, progress: Callable[[], Progress]) -> None:
         self._lag.follow(progress)
 
-    def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
+    def facts(self, phase: str, progress: object, handled: tuple[UserFailure, ...] = ()) -> Facts:
         """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them;
-        `failure` is the last one of the user's code that did not end the attempt."""
+        `handled` are the failures since the last call that did not end the attempt."""
         with self._one_at_a_time:
             lines, left_out = self._lines.take()
             stalled, of_user = self._stalled(phase, progress) if self._stall_s else (None, False)
@@ -141,8 +140,7 @@ class ContainerWatch:
                 self._on_stalled(stalled)
         if phase == "running":
             self._lag.outages.answered(CONTAINER)
-        shown, self._shown = self._shown, failure or self._shown
-        return Facts(self._lag.take(), stalled, None if failure is shown else failure, lines, left_out)
+        return Facts(self._lag.take(), stalled, handled, lines, left_out)
 
     def _stalled(self, phase: str, progress: object) -> tuple[Stall | None, bool]:
         now = self._clock.monotonic()

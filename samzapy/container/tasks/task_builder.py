@@ -31,7 +31,7 @@ from samzapy.container.errors.recovery import (
     UndoJournal,
     interruptible_pause,
 )
-from samzapy.container.errors.user_failures import DeadLetters
+from samzapy.container.errors.user_failures import DeadLetters, HandledFailures
 from samzapy.container.event_time.clock import EventClock, TaskTimers
 from samzapy.container.event_time.control_messages import ControlRecords, ControlSender
 from samzapy.container.inputs.inputs import RawRecords
@@ -55,7 +55,7 @@ from samzapy.container.tasks.synchronous import (
     SynchronousExecutor,
 )
 from samzapy.container.tasks.task_instance import TaskInstance, TaskStart, UserSide
-from samzapy.job.lease import ContainerLease, UserFailure
+from samzapy.job.lease import ContainerLease
 from samzapy.job.planner import ContainerModel
 from samzapy.metrics import UserMetrics
 from samzapy.serializers import TaskSerdes
@@ -103,8 +103,8 @@ class TaskBuilder:
         self._producers = producers
         self._metrics = metrics
         self._clock = clock
-        #: The last failure of a message that a policy has handled.
-        self.last_failure: UserFailure | None = None
+        #: The failures of messages that a policy has handled, for the next report.
+        self.handled = HandledFailures()
         self._job = replace(config.context, tasks=model.tasks_of_job or len(model.tasks))
         self._control = ControlSender(self._job.tasks, clients.admin, self._takes_control)
         self._serdes_of = serdes_of
@@ -315,14 +315,11 @@ class TaskBuilder:
         outbox, outputs, control = Outbox(), self._producers.outputs, self._control_of(name, start)
         errors = self._config.task.errors
         letters = self._dead_letters(name, start.offsets, outbox)
-        recovery = Recovery(name, errors, self._metrics, pause, self._clock, letters, self._note_failure)
+        recovery = Recovery(name, errors, self._metrics, pause, self._clock, letters, self.handled)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
         limit_of = partial(record_limit, self._clients)
         return CheckingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of)
-
-    def _note_failure(self, failure: UserFailure) -> None:
-        self.last_failure = failure
 
     def _dead_letters(self, name: str, offsets: Offsets, outbox: Outbox) -> DeadLetters | None:
         stream = self._config.task.errors.dead_letters

@@ -13,6 +13,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.recovery import CheckingCollector, Recovery
+from samzapy.container.errors.user_failures import HandledFailures
 from samzapy.container.outputs.collector import Outbox
 from samzapy.container.outputs.producers import record_limit
 from samzapy.errors import RecordRefused, RecordTooLarge, TransactionIndeterminate
@@ -129,7 +130,7 @@ def test_the_policy_decides_about_what_the_broker_would_refuse(kafka_settings, k
     metrics, stream = Registry(), SystemStream("kafka", unique_topic())
     kafka_admin.create(StreamSpec(stream.stream, 1, config))
     skipping = ErrorConfig(dict.fromkeys(Stage, ErrorPolicy(Action.SKIP)))
-    recovery = Recovery("t", skipping, metrics, lambda _: None, SYSTEM_CLOCK, None, lambda _: None)
+    recovery = Recovery("t", skipping, metrics, lambda _: None, SYSTEM_CLOCK, None, HandledFailures())
     # Only the broker has a limit that matters.
     settings = replace(kafka_settings, producer={"message.max.bytes": "9000000"})
     with closing(SystemClients({"kafka": settings}, system_factory, "test")) as clients:

@@ -76,7 +76,7 @@ def test_a_heartbeat_carries_the_whole_report_but_numbers_only_of_the_metrics(le
         clocks={"Partition 0": TaskProgress(50, "m.in[3]", True, (0, 20), True)},
         metrics={"container": {"threads": 7.0}, "Partition 0": {"sent": 9.0}},
         facts=Facts(
-            Measured({"m.in[0]": PartitionLag(3, 10, 7, 1_500)}, hand.monotonic()), Stall("slow", 3.0), FAILURE
+            Measured({"m.in[0]": PartitionLag(3, 10, 7, 1_500)}, hand.monotonic()), Stall("slow", 3.0), (FAILURE,)
         ),
     )
     hand.advance(2.5)
@@ -86,7 +86,7 @@ def test_a_heartbeat_carries_the_whole_report_but_numbers_only_of_the_metrics(le
     assert received.metrics == {"container": {"threads": 7.0}}
     for name in ("phase", "processed", "commits", "positions", "ends", "restored", "restoring", "clocks"):
         assert getattr(received, name) == getattr(sent, name)
-    assert (received.facts.stalled, received.facts.failure) == (Stall("slow", 3.0), FAILURE)
+    assert (received.facts.stalled, received.facts.handled) == (Stall("slow", 3.0), (FAILURE,))
 
 
 def test_at_most_twenty_finite_numbers_are_sent():

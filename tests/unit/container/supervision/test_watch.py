@@ -100,8 +100,8 @@ def test_log_lines_go_with_the_next_report(watch, lines):
 def test_a_failure_that_did_not_end_the_attempt_is_in_one_report(watch):
     failure = UserFailure("KeyError", "'user'", "Partition 0", "process of kafka.in[0]@3")
     with watch:
-        found = [watch.facts("running", 0, each).failure for each in (None, failure, failure)]
-    assert found == [None, failure, None]
+        found = [watch.facts("running", 0, each).handled for each in ((), (failure,), ())]
+    assert found == [(), (failure,), ()]
 
 
 @pytest.fixture
