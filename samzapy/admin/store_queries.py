@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,10 +30,11 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
+from samzapy.container.supervision.logs import log_folder, newest_lines
 from samzapy.container.tasks.task_class import load_task_class
-from samzapy.coordinator.views import LONGEST, Inspector
+from samzapy.coordinator.views import HOW, LONGEST, MOST_READ, MOST_RECORDS, Inspector
 from samzapy.coordinator.views import Record as Shown
-from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, UnknownStream
+from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, SerdeError, UnknownStream
 from samzapy.job.files import TemporaryFolder
 from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import as_json, serde_registry
@@ -45,6 +48,7 @@ from samzapy.storage.inspection import (
     read_files,
     store_of,
 )
+from samzapy.storage.kv.expiring import unstamped
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import StoreOpener, StoreOwner
@@ -82,24 +86,24 @@ class StoreEntries:
         self._values = Literal(store.msg_serde or "json", value_serde)
 
     def of_keys(self, keys: Sequence[str]) -> Iterator[Entry]:
-        return self._entries(Selection(frozenset(map(self._key, keys))))
+        return self._entries(Selection(frozenset(map(self.key, keys))))
 
     def absent(self, keys: Sequence[str], found: Sequence[Entry]) -> list[str]:
         """The keys, as given, that are not among `found`."""
         there = {entry.key for entry in found}
-        return [key for key in keys if self._key(key) not in there]
+        return [key for key in keys if self.key(key) not in there]
 
     def of_prefix(self, prefix: str) -> Iterator[Entry]:
         """The entries with keys that start with `prefix`. Raises ConfigError if the serde does not keep prefixes."""
         if not self._keeps_prefixes:
             message = f"needs a key serde that keeps prefixes (string, bytes), not {self.key_serde_name}"
             raise ConfigError.of("--prefix", prefix, message)
-        start = self._key(prefix)
+        start = self.key(prefix)
         return self._entries(Selection(None, start, first_beyond(start)))
 
     def of_range(self, lower: str | None = None, upper: str | None = None) -> Iterator[Entry]:
         """The entries with lower <= key < upper, None for no bound."""
-        low, high = (None if bound is None else self._key(bound) for bound in (lower, upper))
+        low, high = (None if bound is None else self.key(bound) for bound in (lower, upper))
         return self._entries(Selection(None, low, high))
 
     def values(self, entry: Entry) -> tuple[Any, Any]:
@@ -141,7 +145,8 @@ class StoreEntries:
             temporary.unlink(missing_ok=True)
         return count
 
-    def _key(self, text: str) -> bytes:
+    def key(self, text: str) -> bytes:
+        """The bytes of a key. Raises SerdeError."""
         return self._keys.encode(text, "the command line", "key")
 
     def _entries(self, selection: Selection) -> Iterator[Entry]:
@@ -250,6 +255,10 @@ def _owners(store: StoreConfig, clients: SystemClients, checkpoints: CheckpointM
     return dict(sorted(owned.items(), key=lambda each: each[1]))
 
 
+#: Inputs, and stores, in the picture of a job.
+_MOST_INPUTS = 6
+#: Bytes of a message that cannot be read, as shown.
+_UNREADABLE = 1_000
 #: Seconds without progress after which the search for a message ends: the readers of a page wait for one another.
 _PATIENCE_S = 10.0
 
@@ -273,42 +282,98 @@ class JobInspector(Inspector):
         task_class = load_task_class(self._config.task.task_class)
         # Known by its plan: jobs of tasks import no pipelines.
         steps: Sequence[Mapping[str, object]] = getattr(getattr(task_class, "plan", None), "picture", ())
-        return steps
+        return steps or _picture(self._config, task_class.__name__)
 
-    def entries(self, store: str, key: str) -> Sequence[Shown]:
+    def entries(self, store: str, key: str, how: str = "key") -> Sequence[Shown]:
         if store not in self.stores:
             raise ConfigError.of("store", store, f"the stores with a changelog are {', '.join(self.stores)}")
+        if how not in HOW:
+            raise ConfigError.of("how", how, f"expected {', '.join(HOW)}")
         with store_entries(Question(self._config, store)) as entries:
+            if how == "history":
+                return self._history(store, key, entries)
+            found = entries.of_prefix(key) if how == "prefix" else entries.of_keys([key])
             return [
                 _found(f"store {store}, partition {entry.partition}", *entries.values(entry))
-                for entry in entries.of_keys([key])
+                for entry in islice(found, MOST_RECORDS)
             ]
 
-    def message(self, stream: str, partition: str, offset: str) -> Sequence[Shown]:
+    def _history(self, store: str, key: str, entries: StoreEntries) -> Sequence[Shown]:
+        """The newest changes of a key that its changelog still has, the newest first."""
+        config = self._config
+        stream = config.stores[store].changelog
+        assert stream is not None
+        wanted, found = entries.key(key), deque[Record](maxlen=MOST_RECORDS)
+        with closing(self._records(stream, Range(last=MOST_READ, patience_s=_PATIENCE_S))) as matches:
+            found.extend(record for record in matches if record.key == wanted)
+        stamped = config.stores[store].ttl_ms is not None
+        shown = []
+        for record in sorted(found, key=lambda each: each.timestamp, reverse=True):
+            place = f"{_place(record)}, {'deleted' if record.value is None else 'put'}"
+            value = b"" if record.value is None else unstamped(record.value) if stamped else record.value
+            pair = entries.values(Entry(record.ssp.partition, wanted, value)) if record.value is not None else (key, "")
+            shown.append(_found(place, *pair))
+        return shown
+
+    def messages(self, stream: str, partition: str, start: str, key: str | None = None) -> Sequence[Shown]:
         if stream not in self.streams:
             raise ConfigError.of("stream", stream, f"the inputs are {', '.join(self.streams)}")
         if not partition.isdecimal() or len(partition) > 9:
             raise ConfigError.of("partition", partition, "expected a number from 0")
         place = SystemStream.parse(stream)
-        wanted = Range(offset, (int(partition),), patience_s=_PATIENCE_S)
-        settings = self._config.systems[place.system]
+        known = self._config.stream(place)
+        keys, values = (self._literal(serde) for serde in (known.key_serde, known.msg_serde))
+        wanted = None if key is None else keys.encode(key, stream, "key")
+        read = Range(start or "newest", (int(partition),), patience_s=_PATIENCE_S)
         try:
-            with closing(records(settings, place, wanted, self._clock)) as matches:
-                return [self._shown(place, record) for record in islice(matches, 1)]
+            with closing(self._records(place, read)) as matches:
+                scanned = (record for record in islice(matches, MOST_READ) if wanted is None or record.key == wanted)
+                return [_decoded(record, keys, values) for record in islice(scanned, MOST_RECORDS)]
         except OffsetOutOfRange as cause:
-            raise ConfigError.of("offset", offset, str(cause)) from cause
+            raise ConfigError.of("from", start, str(cause)) from cause
 
-    def _shown(self, stream: SystemStream, record: Record) -> Shown:
-        registry = serde_registry(self._config)
-        known = self._config.stream(stream)
-        place = f"{record.ssp}@{record.offset}"
+    def log(self, container: str) -> str:
+        return newest_lines(log_folder(self._config.supervision.log, self._config.job_name), container)
 
-        def decoded(serde: str | None, data: bytes | None, part: str) -> object:
-            return Literal(serde or "bytes", registry[serde or "bytes"]).decode(data, place, part)
+    def _records(self, stream: SystemStream, what: Range) -> Generator[Record, None, None]:
+        return records(self._config.systems[stream.system], stream, what, self._clock)
 
-        return _found(
-            place, decoded(known.key_serde, record.key, "key"), decoded(known.msg_serde, record.value, "message")
-        )
+    def _literal(self, serde: str | None) -> Literal:
+        return Literal(serde or "bytes", serde_registry(self._config)[serde or "bytes"])
+
+
+def _picture(config: JobConfig, task: str) -> list[Mapping[str, object]]:
+    """The steps of a job without a pipeline, as those of one: its inputs, its task, and the stores and streams behind
+    it that the job file names."""
+
+    def step(name: str, kind: str, about: str, *inputs: str, stream: str = "") -> Mapping[str, object]:
+        return {"name": name, "kind": kind, "about": about, "inputs": inputs, "stream": stream, "stores": ()}
+
+    inputs = sorted(map(str, config.task.inputs))
+    shown = [step(each, "stream", "input", stream=each) for each in inputs[:_MOST_INPUTS]]
+    if len(inputs) > _MOST_INPUTS:
+        shown.append(step(f"{len(inputs) - _MOST_INPUTS} further inputs", "stream", "input"))
+    shown.append(step(task, "task", "task", *(str(each["name"]) for each in shown)))
+    changelogs = {store.name: str(stream) for stream, store in config.changelogs.items()}
+    behind = [(name, changelogs.get(name, "store")) for name in sorted(config.stores)]
+    if (letters := config.task.errors.dead_letters) is not None:
+        behind.append((str(letters), "dead letters"))
+    return [*shown, *(step(name, "output", about, task) for name, about in behind[:_MOST_INPUTS])]
+
+
+def _place(record: Record) -> str:
+    time = datetime.fromtimestamp(max(0, record.timestamp) / 1000, timezone.utc)
+    return f"{record.ssp}@{record.offset}, {time.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"
+
+
+def _decoded(record: Record, keys: Literal, values: Literal) -> Shown:
+    """The record as text; one that cannot be read, as most wanted ones cannot, says why."""
+    where = f"{record.ssp}@{record.offset}"
+    try:
+        pair = keys.decode(record.key, where, "key"), values.decode(record.value, where, "message")
+    except SerdeError as cause:
+        pair = (repr(record.key), f"{cause}: {(record.value or b'')[:_UNREADABLE]!r}")
+    return _found(_place(record), *pair)
 
 
 def _found(place: str, key: object, value: object) -> Shown:

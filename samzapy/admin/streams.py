@@ -6,6 +6,7 @@ import math
 import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from samzapy.api.serde import Serde
@@ -80,8 +81,8 @@ class Record(NamedTuple):
 class Range(NamedTuple):
     """The records to read.
 
-    `start`: oldest, newest (the last offset of each partition), upcoming, or an offset. `partitions`: none for all.
-    `follow`: go on after the end. `patience_s`: seconds without progress after which the read fails; records behind an
+    `start`: oldest, newest (the last offset of each partition), upcoming, an offset, or a time (ISO 8601). `partitions`: none for all.
+    `last`: only so many records before the end, of all partitions together. `follow`: go on after the end. `patience_s`: seconds without progress after which the read fails; records behind an
     open transaction come only when it ends.
     """
 
@@ -89,6 +90,7 @@ class Range(NamedTuple):
     partitions: tuple[int, ...] = ()
     follow: bool = False
     patience_s: float = math.inf
+    last: int | None = None
 
 
 def stream_admin(settings: SystemSettings) -> closing[SystemAdmin]:
@@ -115,8 +117,13 @@ def records(
             raise UnknownStream(stream.system, stream.stream)
         ssps = _chosen(stream, description.partitions, what.partitions)
         ranges = admin.offsets(ssps)
+        time_ms = _time_ms(what.start)
+        timed = {} if time_ms is None else admin.offsets_at(ssps, time_ms)
     with closing(system_factory(settings).consumer(settings, _CLIENT)) as consumer:
-        starts = {ssp: _start(what.start, ssp, ranges[ssp]) for ssp in ssps}
+        starts = {ssp: timed[ssp] if ssp in timed else _start(what.start, ssp, ranges[ssp]) for ssp in ssps}
+        if what.last is not None:
+            each = what.last // len(ssps)
+            starts = {ssp: max(start, ranges[ssp].upcoming - each) for ssp, start in starts.items()}
         ends = {ssp: ranges[ssp].upcoming for ssp, start in starts.items() if start < ranges[ssp].upcoming}
         consumer.start(starts)
         positions: dict[SystemStreamPartition, int] = {}
@@ -146,13 +153,25 @@ def _chosen(stream: SystemStream, count: int, partitions: Sequence[int]) -> list
     return [SystemStreamPartition(*stream, partition) for partition in partitions or range(count)]
 
 
+def _time_ms(text: str) -> int | None:
+    """A time in ISO 8601, of UTC unless it says otherwise, in milliseconds since 1970; None for another start."""
+    if "-" not in text.strip("-"):
+        return None
+    try:
+        # Python 3.10 does not know the Z.
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return round((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
 def _start(text: str, ssp: SystemStreamPartition, known: OffsetRange) -> int:
     oldest, upcoming = known
     places = {"oldest": oldest, "newest": max(oldest, upcoming - 1), "upcoming": upcoming}
     if text in places:
         return places[text]
     if not text.isdecimal() or len(text) > 19:
-        raise ConfigError.of("--from", text, "expected oldest, newest, upcoming or an offset")
+        raise ConfigError.of("--from", text, "expected oldest, newest, upcoming, an offset or a time")
     if not oldest <= int(text) <= upcoming:
         raise OffsetOutOfRange(ssp, int(text), oldest, upcoming)
     return int(text)

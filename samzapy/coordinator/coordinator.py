@@ -10,6 +10,7 @@ from samzapy.clock import STALE_AFTER, SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
+from samzapy.coordinator.page.history import History
 from samzapy.coordinator.progress import Progress, SameFailures
 from samzapy.coordinator.status import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
@@ -76,6 +77,10 @@ class Coordinator:
         #: The HTTP ports of the newest attempts, by container, from their first reports on; none of a run that has lost
         #: the job. Any thread may look an entry up.
         self.ports: dict[str, HttpAddress] = {}
+        self.history = History()
+        """The figures of the run over time, as `sample` has noted them."""
+        self.links: dict[str, str] = {}
+        """Pages about this run elsewhere: the address by the name."""
         self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), STALL_S, clock)
         self._clock = clock
         self._same_failures = SameFailures(SAME_FAILURES, clock)
@@ -247,8 +252,14 @@ class Coordinator:
                 downgrades=self._downgrades,
                 counts=progress.counts,
                 clocks=self._clocks.status(),
+                time_ms=self._clock.wall_ms(),
                 at=now,
             )
+
+    def sample(self) -> bool:
+        """Note the figures of this moment. Returns whether to go on."""
+        self.history.note(self.status())
+        return True
 
     @property
     def kept_checkpoint_clock(self) -> int | None:

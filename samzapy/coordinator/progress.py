@@ -6,8 +6,6 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from samzapy.clock import STALE_AFTER, Clock, Measured
 from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.leases import ContainerState, Standing
@@ -16,9 +14,8 @@ from samzapy.job.lease import ContainerReport, PartitionLag, UserFailure
 from samzapy.job.planner import replica_of
 from samzapy.metrics.registry import numbers_of
 
-
-#: Skipped and dead-lettered messages that are kept, for how many seconds, and characters of the stack of each.
-MOST_HANDLED, HANDLED_S, _LONGEST_STACK = 100, 3_600.0, 1_500
+#: Skipped and dead-lettered messages that are kept, and for how many seconds.
+MOST_HANDLED, HANDLED_S = 100, 3_600.0
 
 
 @dataclass(kw_only=True)
@@ -80,8 +77,7 @@ class Progress:
         self._accounts[report.container_id].update(report, now)
         for each in report.facts.handled:
             if each.handled != "retried":
-                shown = msgspec.structs.replace(each, traceback=each.traceback[-_LONGEST_STACK:])
-                self._handled.append((now, report.container_id, shown))
+                self._handled.append((now, report.container_id, each))
 
     def handled(self, now: float) -> tuple[HandledFailure, ...]:
         """The newest skipped and dead-lettered messages of the last hour, oldest first."""

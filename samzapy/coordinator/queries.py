@@ -48,7 +48,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.coordinator.port import MOST_ASKED
-from samzapy.coordinator.views import LONGEST, Inspector, Record
+from samzapy.coordinator.views import LONGEST, MOST_RECORDS, Inspector, Record
 from samzapy.errors import ConfigError, EnvironmentFailure, RetriableError, SamzapyError, SerdeError
 from samzapy.job.planner import JobModel
 from samzapy.queries.committed import STANDBY_LAG, Answer, Entry, Place, Problem, Question, merged
@@ -224,16 +224,25 @@ class StoreQueries(Inspector):
     def steps(self) -> Sequence[Mapping[str, object]]:
         return self._messages.steps
 
-    def entries(self, store: str, key: str) -> Sequence[Record]:
+    def entries(self, store: str, key: str, how: str = "key") -> Sequence[Record]:
         text = self._texts.get(store)
         if text is None:
             raise ConfigError.of("store", store, f"the stores are {', '.join(self.stores)}")
-        data = text.key(key, "key")
-        answer = self._answer(self._question_of(text, data), {})
+        if how == "history":
+            return self._messages.entries(store, key, how)
+        if how == "prefix":
+            start = text.prefix(key)
+            question = Question(store, start, first_beyond(start), MOST_RECORDS, _PAGE_BYTES)
+        else:
+            question = self._question_of(text, text.key(key, "key"))
+        answer = self._answer(question, {})
         return [_record(text, entry, answer.as_of[entry.partition]) for entry in answer.entries if text.is_alive(entry)]
 
-    def message(self, stream: str, partition: str, offset: str) -> Sequence[Record]:
-        return self._messages.message(stream, partition, offset)
+    def messages(self, stream: str, partition: str, start: str, key: str | None = None) -> Sequence[Record]:
+        return self._messages.messages(stream, partition, start, key)
+
+    def log(self, container: str) -> str:
+        return self._messages.log(container)
 
     def _index(self, _: Request) -> Response:
         stores = [

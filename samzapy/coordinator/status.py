@@ -139,8 +139,8 @@ class JobStatus:
     number of failures; `failures` has the newest. `handled` has the newest skipped and dead-lettered messages of the
     last hour. `downgrades` are reasons why the job's guarantee is weakened;
     `counts`, by `group.name` and over all attempts, counts the consequences. `standbys` process nothing; their
-    `remaining` counts the offsets that they still have to read. `clocks` are in event time. `at` is the time of
-    this status on the driver's monotonic clock, in seconds."""
+    `remaining` counts the offsets that they still have to read. `clocks` are in event time. `time_ms` and `at` are
+    the time of this status, in milliseconds since 1970 and in seconds of the driver's monotonic clock."""
 
     name: str
     stopping: bool = False
@@ -155,6 +155,7 @@ class JobStatus:
     standbys: tuple[ContainerStatus, ...] = ()
     clocks: ClockStatus = field(default_factory=ClockStatus)
     draining: bool = False
+    time_ms: int = field(default=0, compare=False)
     at: float = field(default=0.0, compare=False)
 
     @property

@@ -2,9 +2,10 @@
 
 ```
 GET /           the page: one static file over the status and its events
-GET /status     the JobStatus as JSON; its part `page` is for the page
+GET /status     the JobStatus as JSON, with the `diagnosis`; its part `page` is for the page
 GET /events     server-sent events: the same, every `PACE_S` seconds
-GET /records    ?store=&key=, or ?stream=&partition=&offset=: {records: [{place, key, value}]} or {error}
+GET /records    ?store=&key=&how=, or ?stream=&partition=&from=&key=: {records: [{place, key, value}]} or {error}
+GET /log        ?container=: the newest lines of the log about a container, as text; without one, of the whole job
 GET /metrics    the driver's series, as Prometheus text
 GET /healthz    200 while the run goes on. A container that waits for a slot, or is being restarted, does not make a job
                 dead: ending the driver would not help it.
@@ -40,6 +41,8 @@ from starlette.routing import BaseRoute, Route
 
 from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.page.diagnosis import diagnose
+from samzapy.coordinator.page.history import Sample
 from samzapy.coordinator.status import ContainerStatus, JobStatus, PartitionStatus
 from samzapy.errors import SamzapyError
 from samzapy.metrics.families import Family, container_metric, counter, gauge
@@ -64,6 +67,12 @@ class Record:
     value: str
 
 
+#: How a store is asked: for the entry of a key, for those with a prefix, or for what the changelog has of a key.
+HOW = ("key", "prefix", "history")
+#: Records in an answer, and the most that are read for it.
+MOST_RECORDS, MOST_READ = 50, 100_000
+
+
 class Inspector(ABC):
     """Looks up committed records for the page. Any thread may call it. `stores` and `streams` (the inputs, as
     `system.stream`) are the names that may be asked about; `about_stores` says where the entries of stores come from.
@@ -79,19 +88,25 @@ class Inspector(ABC):
         return ()
 
     @abstractmethod
-    def entries(self, store: str, key: str) -> Sequence[Record]:
-        """The entries with this key, one per task that has it. Raises SamzapyError."""
+    def entries(self, store: str, key: str, how: str = "key") -> Sequence[Record]:
+        """The entries with this key, one per task that has it, or as `HOW` says; `MOST_RECORDS` at most. Raises
+        SamzapyError."""
 
     @abstractmethod
-    def message(self, stream: str, partition: str, offset: str) -> Sequence[Record]:
-        """The message at this place, if there is one. Raises SamzapyError."""
+    def messages(self, stream: str, partition: str, start: str, key: str | None = None) -> Sequence[Record]:
+        """The messages from `start` on, an offset, `oldest`, `newest` or a time (ISO 8601); with `key`, those of this
+        key. It reads `MOST_READ` messages and returns `MOST_RECORDS` at most. Raises SamzapyError."""
+
+    def log(self, container: str) -> str:
+        """The newest lines of the log about a container; without one, of the whole job."""
+        return ""
 
 
 class _Page:
     def __init__(self, coordinator: Coordinator, inspector: Inspector | None) -> None:
         self._coordinator = coordinator
         self._inspector = inspector
-        html = (files("samzapy.coordinator") / "page.html").read_text(encoding="utf-8")
+        html = (files("samzapy.coordinator.page") / "page.html").read_text(encoding="utf-8")
         self._page = HTMLResponse(html, headers={"content-security-policy": _policy(html)})
         model = coordinator.spec.model
         read = [
@@ -136,22 +151,31 @@ class _Page:
                 if inspector is None or not asked.keys() & {"store", "stream"}:
                     records: Sequence[Record] = ()
                 elif "store" in asked:
-                    records = inspector.entries(asked["store"], asked.get("key", ""))
+                    records = inspector.entries(asked["store"], asked.get("key", ""), asked.get("how", "key"))
                 else:
-                    records = inspector.message(asked["stream"], asked.get("partition", ""), asked.get("offset", ""))
+                    place = asked["stream"], asked.get("partition", ""), asked.get("from", "")
+                    records = inspector.messages(*place, asked.get("key") or None)
         except SamzapyError as failure:
             return JSONResponse({"error": str(failure)}, 400)
         return JSONResponse({"records": [asdict(record) for record in records]})
 
+    def log(self, request: Request) -> Response:
+        text = "" if self._inspector is None else self._inspector.log(request.query_params.get("container", ""))
+        return PlainTextResponse(text)
+
     def _status(self) -> bytes:
-        status = self._coordinator.status()
-        return encode({**status.to_json(), "page": self._extras(status)})
+        status, history = self._coordinator.status(), self._coordinator.history
+        diagnosis = asdict(diagnose(status, history.fine, history.coarse))
+        return encode({**status.to_json(), "diagnosis": diagnosis, "page": self._extras(status)})
 
     def _extras(self, status: JobStatus) -> dict[str, Any]:
         names = ("stores", "streams", "about_stores", "steps")
         records = {} if self._inspector is None else {name: getattr(self._inspector, name) for name in names}
         hosts = {item.id: host for item in status.everyone if (host := self._host_of(item.id))}
-        return {"hosts": hosts, "tasks": self._tasks, "counts": COUNTS, **records}
+        history = self._coordinator.history
+        over_time = {"columns": Sample._fields, "fine": history.fine, "coarse": history.coarse}
+        own = {"hosts": hosts, "tasks": self._tasks, "counts": COUNTS, "history": over_time}
+        return {**own, "links": dict(self._coordinator.links), **records}
 
     def _host_of(self, container_id: str) -> str | None:
         """The host that the newest attempt of a container runs on, if it is known."""
@@ -167,6 +191,7 @@ def views(coordinator: Coordinator, inspector: Inspector | None, routes: Sequenc
         "/status": page.status,
         "/events": page.events,
         "/records": page.records,
+        "/log": page.log,
         "/metrics": page.metrics,
         "/healthz": page.healthz,
         "/readyz": page.readyz,

@@ -20,8 +20,8 @@ from samzapy.errors import TaskMigrated
 
 #: Log lines in one report; characters of one line; characters of a traceback, counted from its end.
 MOST_LINES, LONGEST_LINE, LONGEST_TRACEBACK = 50, 1_000, 8_000
-#: Failures that an error policy has handled, in one report.
-MOST_HANDLED = 10
+#: Failures that an error policy has handled, in one report; characters of the traceback of each, from its end.
+MOST_HANDLED, LONGEST_STACK = 50, 2_000
 
 
 class PartitionLag(msgspec.Struct, frozen=True, gc=False):

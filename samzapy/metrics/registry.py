@@ -155,6 +155,7 @@ Labels = tuple[tuple[str, str], ...]
 NUMBERS: Mapping[str, tuple[str, ...]] = {
     "container": ("resident-bytes", "cpu-s", "threads", "open-files", "starts"),
     "standby": ("lag",),
+    "commit": ("commit.total-s",),
     **{
         group: tuple(name.removeprefix(f"{group}.") for name in COUNTS if name.startswith(f"{group}."))
         for group in (ERRORS, GUARANTEE)

@@ -40,6 +40,7 @@ from samzapy.container.supervision.job_records import JobRecords, Ownership
 from samzapy.container.supervision.logs import record_of
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.page.history import FINE_S
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import reach
@@ -133,6 +134,7 @@ def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOption
     inputs = InputsWatch(prepared, coordinator, checks, options.on_event)
     with OwnershipWatch(ownership, coordinator, checks, options, lambda: inputs.changed) as watch:
         keep_clock(checks, coordinator)
+        checks.add(Row("history", FINE_S, coordinator.sample), asks=False)
         watch_changelogs(prepared, checks, options.on_event)
         delete_passed(prepared, checks, options.on_event)
         yield watch

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from samzapy.coordinator.page.history import History
 from samzapy.coordinator.server import HttpServer
 from samzapy.coordinator.views import Inspector, Record, views
 from samzapy.errors import ConfigError, ConfigProblem
@@ -17,20 +18,26 @@ class OneKey(Inspector):
     stores, streams, about_stores = ("counts",), ("kafka.in",), "Of its containers."
     steps = ()
 
-    def entries(self, store, key):
+    def entries(self, store, key, how="key"):
+        if how != "key":
+            return [Record(f"store {store}, {how}", f"{key}{n}", str(n)) for n in range(3)]
         if key == "wrong":
             raise ConfigError([ConfigProblem("key", "wrong", "expected <right>")])
         return [Record("store counts, partition 0", key, '{"views": 3}')] if key == "ann" else []
 
-    def message(self, stream, partition, offset):
-        return [Record(f"{stream}[{partition}]@{offset}", "k", '"v"')]
+    def messages(self, stream, partition, start, key=None):
+        return [Record(f"{stream}[{partition}]@{start}", key or "k", '"v"')]
+
+    def log(self, container):
+        return f"12:00:01 WARNING [container {container or 0}]: a <line>"
 
 
 class Shown:
     """In place of a coordinator: what the page reads of it."""
 
-    def __init__(self, status, spec):
+    def __init__(self, status, spec, history=None):
         self.shown, self.spec = status, spec
+        self.history, self.links = history or History(), {"Spark": "http://127.0.0.1:4040"}
 
     def status(self):
         return self.shown

@@ -20,7 +20,7 @@ def logs(config: JobConfig, container: str | None) -> None:
 
     The files are below job.log.dir on the machine that runs the driver or the container. `tail -F` follows one.
     """
-    from samzapy.container.supervision.logs import log_folder
+    from samzapy.container.supervision.logs import about_container, log_folder
     from samzapy.errors import EnvironmentFailure
 
     folder = log_folder(config.supervision.log, config.job_name)
@@ -28,14 +28,13 @@ def logs(config: JobConfig, container: str | None) -> None:
     of = "" if container is None else f" of container {container}"
     if not files:
         raise EnvironmentFailure(f"{folder}: no log{of}; the job has not run here, or job.log.dir is another folder")
-    marks = (f"[container {container},", f"[container {container}]", f'"container":"{container}"')
     every = container is None or files[0].name == f"container-{container}.log"
     shown = 0
     for path in (item for file in files for item in _rotated(file)):
         # A rotation may rename it, or remove it, before it is opened.
         with suppress(FileNotFoundError):
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-                if every or any(mark in line for mark in marks):
+                if every or about_container(line, str(container)):
                     click.echo(line)
                     shown += 1
     if not shown:
@@ -73,7 +72,11 @@ def status(config: JobConfig, *, as_json: bool) -> None:
         click.echo(json_text(result))
         return
     lag = "" if result["lag"] is None else f", lag {result['lag']:,}"
-    click.echo(f"{result['job']}: {result['processed']:,} messages, {result['commits']:,} commits{lag}\n")
+    click.echo(f"{result['job']}: {result['processed']:,} messages, {result['commits']:,} commits{lag}")
+    found = result["diagnosis"]
+    for line in (found["text"], *found["also"], *([f"next: {found['command']}"] if found["command"] else [])):
+        click.echo(line)
+    click.echo()
     containers = result["containers"]
     table("Containers", ("container", "state", "phase", "messages", "lag", "stalled"), map(_container, containers))
     partitions = [(item["id"], *lag) for item in containers for lag in sorted((item["lags"] or {}).items())]

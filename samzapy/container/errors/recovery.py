@@ -31,6 +31,7 @@ from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
 from samzapy.container.outputs.producers import RecordLimit
 from samzapy.errors import RecordTooLarge, SamzapyError, SerdeError, StoreRefused
+from samzapy.job.lease import LONGEST_STACK
 from samzapy.storage.kv.codec import entry_list, entry_mapping, key_list
 from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
@@ -155,7 +156,8 @@ class Recovery:
         if self._handled.has_room:
             span = self.input and (str(self.input.ssp), self.input.offset, self.input.offset)
             shown = failure_of(failure, self._task_name, where, span)
-            self._handled.add(replace(shown, handled=what, time_ms=self.clock.wall_ms()))
+            stack = shown.traceback[-LONGEST_STACK:]
+            self._handled.add(replace(shown, traceback=stack, handled=what, time_ms=self.clock.wall_ms()))
         kind, now = (stage, what), self.clock.monotonic()
         if now < self._next_line.get(kind, now):
             self._left_out[kind] = self._left_out.get(kind, 0) + 1

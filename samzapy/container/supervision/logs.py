@@ -50,6 +50,8 @@ _TALKATIVE = {
 }
 #: The name of a driver's file, without its ending.
 DRIVER = "driver"
+#: Bytes of a log that a reader of its newest lines gets.
+NEWEST_BYTES = 262_144
 
 
 class Activity(NamedTuple):
@@ -272,6 +274,24 @@ def record_of(line: LogLine, container: str) -> logging.LogRecord:
 def log_folder(config: LogConfig, job_name: str) -> Path:
     """The folder of a job's log files. `job_name` is `JobConfig.job_name`."""
     return config.folder / job_name
+
+
+def about_container(line: str, container: str) -> bool:
+    """Whether a line of a driver's log is about that container."""
+    return any(
+        mark in line for mark in (f"[container {container},", f"[container {container}]", f'"container":"{container}"')
+    )
+
+
+def newest_lines(folder: Path, container: str) -> str:
+    """The newest lines of the driver's log in `folder`, `NEWEST_BYTES` at most; with `container`, those about it."""
+    try:
+        with (folder / f"{DRIVER}.log").open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - NEWEST_BYTES))
+            lines = log.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(line for line in lines if not container or about_container(line, container))
 
 
 class PrivateFile(RotatingFileHandler):

@@ -255,6 +255,8 @@ class SparkRun:
             if spark is None:
                 self._end_before_spark()
             else:
+                if spark.context.uiWebUrl:
+                    self.coordinator.links["Spark"] = spark.context.uiWebUrl
                 supervisor = self._start(spark, watch, clock)
                 self.signals.abort = spark.kill
                 try:

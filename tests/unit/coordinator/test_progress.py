@@ -8,7 +8,7 @@ from samzapy.clock import Measured
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.status import ContainerFailure, PartitionStatus
 from samzapy.coordinator.wire import JobSpec
-from samzapy.job.lease import ContainerReport, Facts, PartitionLag, Stall
+from samzapy.job.lease import ContainerReport, Facts, PartitionLag, Stall, UserFailure
 from samzapy.testing import ManualClock
 
 MODEL = job_model(2, "memory")
@@ -249,3 +249,30 @@ def test_a_large_status_has_the_newest_history_and_counts_what_it_leaves_out():
     assert (len(shown["restored"]), shown["restored"][-1]["records"]) == (1_000, 1_000)
     assert [each["message"] for each in shown["failures"]] == [f"no {number}" for number in range(50, 150)]
     assert len(json.dumps(shown)) < 200_000
+
+
+def handled(offset, what="skipped"):
+    where, place = f"process of m.in[0]@{offset}", ("m.in[0]", offset, offset)
+    return UserFailure("KeyError", "'user'", "Partition 0", where, "tasks.py:3", "", *place, what, 1_000)
+
+
+def test_skipped_and_dead_lettered_messages_of_the_last_hour_are_kept():
+    hand = ManualClock()
+    job = Coordinator("counts", JobSpec(MODEL, {"job.name": "counts"}), 15.0, hand)
+    lease = LocalLease(job, "0", clock=hand)
+    lease.report(report(lease, facts=Facts(handled=(handled(1), handled(2, "retried")))))
+    hand.advance(3_000)
+    lease.report(report(lease, facts=Facts(handled=(handled(3, "dead-lettered"),))))
+    found = job.status().handled
+    assert [(each.container, each.failure.first, each.age_s) for each in found] == [("0", 1, 3_000), ("0", 3, 0)]
+    assert job.status().containers[0].failure.first == 3
+    hand.advance(700)
+    assert [each.failure.first for each in job.status().handled] == [3]
+
+
+def test_at_most_a_hundred_handled_messages_are_kept():
+    job = coordinator()
+    lease = LocalLease(job, "0")
+    for offset in range(0, 250, 10):
+        lease.report(report(lease, facts=Facts(handled=tuple(handled(offset + each) for each in range(10)))))
+    assert [each.failure.first for each in job.status().handled] == list(range(150, 250))

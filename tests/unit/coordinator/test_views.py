@@ -62,12 +62,38 @@ def test_events_are_the_status_again_and_again(url, monkeypatch):
     [
         ("store=counts&key=ann", [{"place": "store counts, partition 0", "key": "ann", "value": '{"views": 3}'}]),
         ("store=counts&key=%00%ff", []),
-        ("stream=kafka.in&partition=3&offset=17", [{"place": "kafka.in[3]@17", "key": "k", "value": '"v"'}]),
+        ("stream=kafka.in&partition=3&from=17", [{"place": "kafka.in[3]@17", "key": "k", "value": '"v"'}]),
         ("", []),
     ],
 )
 def test_records_are_looked_up(url, asked, answer):
     assert got(url, f"records?{asked}").json() == {"records": answer}
+
+
+@pytest.mark.parametrize(
+    ("asked", "places"),
+    [
+        ("store=counts&key=a&how=prefix", ["store counts, prefix"] * 3),
+        ("store=counts&key=a&how=history", ["store counts, history"] * 3),
+        ("stream=kafka.in&partition=3&from=2026-11-28T03:00&key=ann", ["kafka.in[3]@2026-11-28T03:00"]),
+    ],
+)
+def test_prefixes_histories_and_times_are_passed_on(url, asked, places):
+    assert [each["place"] for each in got(url, f"records?{asked}").json()["records"]] == places
+
+
+def test_the_log_of_a_container_is_text(url):
+    answer = got(url, "log?container=1")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.data == b"12:00:01 WARNING [container 1]: a <line>"
+
+
+def test_a_status_says_why_the_job_is_stuck_and_has_figures_over_time(url):
+    status = json.loads(got(url, "status").data)
+    assert status["diagnosis"]["text"] == "Container 0 is stuck: broker unreachable for 45 s"
+    assert status["diagnosis"]["command"] == "samzapy check JOB.properties"
+    assert status["page"]["history"]["columns"][:3] == ["time_ms", "rate", "lag"]
+    assert status["page"]["links"] == {"Spark": "http://127.0.0.1:4040"}
 
 
 def test_a_question_that_cannot_be_answered_says_why(url):

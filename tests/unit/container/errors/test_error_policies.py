@@ -11,6 +11,7 @@ from samzapy.api.envelope import OutputId
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.errors import ProducerError, RecordTooLarge, SerdeError, TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.job.lease import LONGEST_STACK, MOST_HANDLED
 from samzapy.system.clients import system_factory
 
 STAGES = ["deserialize", "process", "serialize", "produce"]
@@ -148,6 +149,21 @@ def test_a_message_that_fails_is_skipped_or_a_letter_and_the_others_go_on(tmp_pa
         fields = identity.source.split(":")
         assert (fields[4], fields[6], fields[8]) == ("in", "0", "letter")
         assert (identity.offset, identity.number) == (2, 0)
+
+
+def test_each_message_that_fails_reaches_the_driver_with_its_line_and_place(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
+    for number in range(60):
+        job.send_bytes(b"k", json.dumps({"id": number, "do": ORDERS["process"]}).encode())
+    container, coordinator = job.container()
+    container.run()
+    found = [each.failure for each in coordinator.status().handled]
+    assert [each.first for each in found] == list(range(MOST_HANDLED))
+    assert {each.handled for each in found} == {"skipped"}
+    assert found[0].where == "process of mem.in[0]@0"
+    assert "test_error_policies.py:" in found[0].at
+    assert 0 < len(found[0].traceback) <= LONGEST_STACK
+    assert coordinator.status().counts == {"errors.process.skipped": 60}
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

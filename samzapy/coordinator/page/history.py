@@ -1,0 +1,93 @@
+"""Keeps figures of a job over time, in bounded memory: ten minutes in steps of ten seconds, six hours in steps of two
+minutes. All come from the heartbeats."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple, final
+
+from samzapy.coordinator.status import JobStatus
+
+#: Seconds between two samples, and samples, of the last ten minutes and of the last six hours.
+FINE_S, COARSE_S = 10, 120
+_FINE, _COARSE = 60, 180
+#: Milliseconds that a sample may come early.
+_EARLY_MS = 1_000
+
+
+class Sample(NamedTuple):
+    """The job in the seconds before `time_ms` (since 1970). None: not known.
+
+    `rate`: messages a second; `lag`: offsets, at that time; `commit_s`: mean time of a commit, None without one; `cpu`:
+    CPU seconds a second of all containers; `restarts`: attempts after the first, that began.
+    """
+
+    time_ms: int
+    rate: float | None
+    lag: int | None
+    commit_s: float | None
+    cpu: float | None
+    restarts: int
+
+
+class _Totals(NamedTuple):
+    time_ms: int
+    processed: int
+    commits: int
+    commit_s: float
+    cpu_s: float
+    restarts: int
+
+    @classmethod
+    def of(cls, status: JobStatus) -> _Totals:
+        def total(group: str, name: str) -> float:
+            return sum(each.metrics.get(group, {}).get(name, 0.0) for each in status.containers)
+
+        restarts = sum(max(0, each.attempts - 1) for each in status.containers)
+        times = total("commit", "commit.total-s"), total("container", "cpu-s")
+        return cls(status.time_ms, status.processed, status.commits, *times, restarts)
+
+    def until(self, now: _Totals, lag: int | None) -> Sample:
+        """The sample between two times. A container that starts again counts its seconds from 0: then they are
+        unknown."""
+        seconds = (now.time_ms - self.time_ms) / 1000
+        commits, commit_s, cpu_s = now.commits - self.commits, now.commit_s - self.commit_s, now.cpu_s - self.cpu_s
+        return Sample(
+            now.time_ms,
+            round(max(0, now.processed - self.processed) / seconds, 1),
+            lag,
+            round(commit_s / commits, 4) if commits > 0 and commit_s > 0 else None,
+            round(cpu_s / seconds, 3) if cpu_s > 0 else None,
+            max(0, now.restarts - self.restarts),
+        )
+
+
+@final
+class History:
+    """The samples of one job. One thread notes, any thread reads."""
+
+    def __init__(self) -> None:
+        self._series = [(FINE_S, deque[Sample](maxlen=_FINE)), (COARSE_S, deque[Sample](maxlen=_COARSE))]
+        self._before: list[_Totals | None] = [None, None]
+
+    def note(self, status: JobStatus) -> None:
+        """Take the figures of a status, if the next samples are due."""
+        now = _Totals.of(status)
+        for place, (step_s, samples) in enumerate(self._series):
+            before = self._before[place]
+            # The clock of the machine may be set back.
+            if before is None or now.time_ms < before.time_ms:
+                self._before[place] = now
+            elif now.time_ms - before.time_ms >= step_s * 1000 - _EARLY_MS:
+                samples.append(before.until(now, status.lag))
+                self._before[place] = now
+
+    @property
+    def fine(self) -> tuple[Sample, ...]:
+        """The samples of the last ten minutes, oldest first."""
+        return tuple(self._series[0][1])
+
+    @property
+    def coarse(self) -> tuple[Sample, ...]:
+        """The samples of the last six hours, oldest first."""
+        return tuple(self._series[1][1])
