@@ -10,7 +10,7 @@ from samzapy.clock import STALE_AFTER, SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
-from samzapy.coordinator.page.history import History
+from samzapy.coordinator.overview.history import History
 from samzapy.coordinator.progress import Progress, SameFailures
 from samzapy.coordinator.status import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import AttemptProcess, JobSpec

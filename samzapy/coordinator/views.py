@@ -41,8 +41,8 @@ from starlette.routing import BaseRoute, Route
 
 from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.page.diagnosis import diagnose
-from samzapy.coordinator.page.history import Sample
+from samzapy.coordinator.overview.diagnosis import diagnose
+from samzapy.coordinator.overview.history import Sample
 from samzapy.coordinator.status import ContainerStatus, JobStatus, PartitionStatus
 from samzapy.errors import SamzapyError
 from samzapy.metrics.families import Family, container_metric, counter, gauge
@@ -106,7 +106,7 @@ class _Page:
     def __init__(self, coordinator: Coordinator, inspector: Inspector | None) -> None:
         self._coordinator = coordinator
         self._inspector = inspector
-        html = (files("samzapy.coordinator.page") / "page.html").read_text(encoding="utf-8")
+        html = (files("samzapy.coordinator.overview") / "page.html").read_text(encoding="utf-8")
         self._page = HTMLResponse(html, headers={"content-security-policy": _policy(html)})
         model = coordinator.spec.model
         read = [

@@ -40,7 +40,7 @@ from samzapy.container.supervision.job_records import JobRecords, Ownership
 from samzapy.container.supervision.logs import record_of
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.page.history import FINE_S
+from samzapy.coordinator.overview.history import FINE_S
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import reach

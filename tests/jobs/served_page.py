@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from samzapy.coordinator.page.history import History
+from samzapy.coordinator.overview.history import History
 from samzapy.coordinator.server import HttpServer
 from samzapy.coordinator.views import Inspector, Record, views
 from samzapy.errors import ConfigError, ConfigProblem

@@ -154,7 +154,7 @@ def test_the_steps_of_a_pipeline_are_drawn_with_their_lags(served, look, width):
 @pytest.mark.slow
 def test_a_copy_of_a_status_in_a_file_is_shown(look, tmp_path):
     page, copy = tmp_path / "page.html", tmp_path / "status.json"
-    page.write_bytes((files("samzapy.coordinator.page") / "page.html").read_bytes())
+    page.write_bytes((files("samzapy.coordinator.overview") / "page.html").read_bytes())
     copy.write_text(json.dumps(failed_job().to_json()))
     tab = look(page.as_uri())
     tab.set_input_files("#file", copy)

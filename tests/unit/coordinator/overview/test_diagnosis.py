@@ -8,8 +8,8 @@ from msgspec import structs
 
 from samzapy.coordinator.clocks import ClockStatus
 from samzapy.coordinator.clocks import Stall as ClockStall
-from samzapy.coordinator.page.diagnosis import counted, diagnose, seconds
-from samzapy.coordinator.page.history import Sample
+from samzapy.coordinator.overview.diagnosis import counted, diagnose, seconds
+from samzapy.coordinator.overview.history import Sample
 from samzapy.coordinator.status import ContainerFailure, HandledFailure
 from samzapy.job.lease import PartitionLag, Stall, UserFailure
 

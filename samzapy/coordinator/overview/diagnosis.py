@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import final
 
-from samzapy.coordinator.page.history import FINE_S, Sample
+from samzapy.coordinator.overview.history import FINE_S, Sample
 from samzapy.coordinator.status import ContainerStatus, JobStatus
 
 #: The job file, as the commands name it.

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from jobs.job_status import container, job
 
-from samzapy.coordinator.page.history import History, Sample
+from samzapy.coordinator.overview.history import History, Sample
 
 
 def at(second, processed=0, lag=0, attempts=1, commits=1, **metrics):
