@@ -81,9 +81,10 @@ class Record(NamedTuple):
 class Range(NamedTuple):
     """The records to read.
 
-    `start`: oldest, newest (the last offset of each partition), upcoming, an offset, or a time (ISO 8601). `partitions`: none for all.
-    `last`: only so many records before the end, of all partitions together. `follow`: go on after the end. `patience_s`: seconds without progress after which the read fails; records behind an
-    open transaction come only when it ends.
+    `start`: oldest, newest (the last offset of each partition), upcoming, an offset, or a time (ISO 8601).
+    `partitions`: none for all. `last`: only so many records before the end, of all partitions together. `follow`: go on
+    after the end. `patience_s`: seconds without progress after which the read fails; records behind an open transaction
+    come only when it ends.
     """
 
     start: str = "oldest"

@@ -71,6 +71,11 @@ class UserFailure(msgspec.Struct, frozen=True):
     handled: str = ""
     time_ms: int = 0
 
+    def handled_as(self, what: str, time_ms: int) -> UserFailure:
+        """The same failure, after an error policy has handled it."""
+        stack = self.traceback[-LONGEST_STACK:]
+        return msgspec.structs.replace(self, traceback=stack, handled=what, time_ms=time_ms)
+
     def is_again(self, before: UserFailure) -> bool:
         """Whether the same exception came at the same messages before: at some of them, where a batch was cut
         elsewhere."""

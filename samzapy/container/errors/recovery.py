@@ -16,8 +16,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from msgspec.structs import replace
-
 from samzapy.api.collector import MessageCollector, columns_of
 from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope, OutgoingMessageEnvelope
@@ -31,7 +29,6 @@ from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
 from samzapy.container.outputs.producers import RecordLimit
 from samzapy.errors import RecordTooLarge, SamzapyError, SerdeError, StoreRefused
-from samzapy.job.lease import LONGEST_STACK
 from samzapy.storage.kv.codec import entry_list, entry_mapping, key_list
 from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
@@ -156,8 +153,7 @@ class Recovery:
         if self._handled.has_room:
             span = self.input and (str(self.input.ssp), self.input.offset, self.input.offset)
             shown = failure_of(failure, self._task_name, where, span)
-            stack = shown.traceback[-LONGEST_STACK:]
-            self._handled.add(replace(shown, traceback=stack, handled=what, time_ms=self.clock.wall_ms()))
+            self._handled.add(shown.handled_as(what, self.clock.wall_ms()))
         kind, now = (stage, what), self.clock.monotonic()
         if now < self._next_line.get(kind, now):
             self._left_out[kind] = self._left_out.get(kind, 0) + 1

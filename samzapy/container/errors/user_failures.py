@@ -80,8 +80,8 @@ def failure_of(cause: BaseException, task: str, where: str, span: tuple[str, int
 
 
 class HandledFailures:
-    """The failures that error policies have handled since the last report, `MOST_HANDLED` at most. One thread adds them,
-    and another one takes them."""
+    """The failures that error policies have handled since the last report, `MOST_HANDLED` at most. One thread adds,
+    another one takes them."""
 
     def __init__(self) -> None:
         self._waiting: deque[UserFailure] = deque()
