@@ -56,6 +56,8 @@ def load_name(path: str) -> Any:
     except (Exception, SystemExit) as cause:  # a module may call sys.exit, which must not end the process silently
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())
         hint = f"; a module is named without .py: {module_name[:-3]}:{name}" if module_name.endswith(".py") else ""
+        if isinstance(cause, ModuleNotFoundError) and cause.name == module_name.split(".")[0]:
+            hint = hint or "; a job's modules are next to its file, in job.spark.py.files or on PYTHONPATH"
         raise PluginError(f"cannot import {module_name} ({reason}{_raised_at(cause)}){hint}") from cause
     result = getattr(module, name, None)
     if result is not None:

@@ -130,7 +130,10 @@ class RestartingContainer:
         except SamzapyError as failure:
             result = user_failure(failure)
             if result is not None:
-                logger.error("%s", failure, exc_info=failure.__cause__ or failure)  # noqa: TRY400  # of the user's own
+                cause = failure.__cause__
+                # The message of an error of samzapy's own has the line of the user's code.
+                shown = None if cause is None or isinstance(cause, SamzapyError) else cause
+                logger.error("%s", failure, exc_info=shown)  # noqa: TRY400  # of the user's own
             raise
 
     def _run(self) -> ContainerReport:

@@ -301,7 +301,7 @@ def _warnings(
     task_class: type[AnyTask],
 ) -> Iterable[str]:
     yield from config.warnings
-    yield from never_called(task_class)
+    yield from never_called(task_class, config.task.window_ms)
     yield from growth(inputs, counts)
     # With a task for each partition no task expects them to meet. Of one that joins its inputs this is known.
     if config.grouper != "ssp" and not issubclass(task_class, CopartitionedTask) and (apart := parted(config, inputs)):

@@ -50,7 +50,11 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool,
     task_class = code.task_class
     on_disk = [name for name, spec in code.engines.items() if spec.persistent]
     config = without_idle_standbys(with_sparks_defaults(given), on_disk)
-    for warning in (*config.warnings[len(given.warnings) :], *never_called(task_class), *check_reach(config)):
+    for warning in (
+        *config.warnings[len(given.warnings) :],
+        *never_called(task_class, config.task.window_ms),
+        *check_reach(config),
+    ):
         warn(warning)
     if against:
         _show_changes(config, code)

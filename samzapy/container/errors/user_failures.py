@@ -49,6 +49,12 @@ def user_line(cause: BaseException) -> str:
     return f"{_short(frames[0].filename)}:{frames[0].lineno}" if frames else ""
 
 
+def line_of(task: object, call: str) -> str:
+    """` (tasks/counts.py:42)` for the method of `task` that `call` begins with, in words; empty if that is unknown."""
+    code = getattr(getattr(task, call.split(" ", 1)[0], None), "__code__", None)
+    return f" ({_short(code.co_filename)}:{code.co_firstlineno})" if code else ""
+
+
 def whole_traceback(cause: BaseException) -> str:
     """The traceback of an exception and its causes as text; of a long one the end, which has the exception."""
     text = sendable("".join(traceback.format_exception(cause)).rstrip())

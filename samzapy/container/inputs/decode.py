@@ -158,7 +158,9 @@ def _failure(batch: RecordBatch, index: int, part: str, serde: Serde | None, cau
     shown = data[:40].hex() + ("..." if len(data) > 40 else "")
     reason = cause if serde is None else hinted(serde).misfit(cause)
     position = batch.offsets[index]
-    error = SerdeError(f"{batch.ssp}@{position}: {part}: {reason} (bytes {shown})")
+    system = batch.ssp.system
+    way = f"systems.{system}.samza.{'key' if part == 'key' else 'msg'}.serde, or task.error.deserialize.policy"
+    error = SerdeError(f"{batch.ssp}@{position}: {part}: {reason} (bytes {shown}); change {way}")
     error.__cause__ = cause
     error.call = FailedCall("", f"decoding of {batch.ssp}@{position}", (str(batch.ssp), position, position))
     return error

@@ -305,7 +305,8 @@ class BufferingCollector(MessageCollector):
             if serde is None:
                 if not isinstance(value, bytes):
                     what, kind = part.rpartition(" ")[2], type(value).__name__
-                    return f"no serde is set for the {what}, so bytes are needed, got {kind}"
+                    way = f"systems.{envelope.system_stream.system}.samza.{'key' if what == 'key' else 'msg'}.serde"
+                    return f"no serde is set for the {what}: send bytes, or set {way}; got {kind}"
                 continue
             if not is_own(type(serde)):
                 continue  # a serde of the user may count its calls

@@ -90,7 +90,8 @@ class ContainerTaskContext(TaskContext):
             store = self._stores[name]
         except KeyError:
             known = ", ".join(sorted(self._stores)) or "none"
-            raise StoreError(f"{self._task_name}: the job has no store {name!r}; known: {known}") from None
+            add = f"known: {known}, or add stores.{name}.factory"
+            raise StoreError(f"{self._task_name}: the job has no store {name!r}; {add}") from None
         if not isinstance(store, kind):
             raise StoreError(
                 f"{self._task_name}: store {name!r} is {type(store).__name__}, the task wants {kind.__name__}; "

@@ -6,7 +6,16 @@ import inspect
 from collections.abc import Iterator
 
 from samzapy.api.batch import BatchTask
-from samzapy.api.task import ABILITIES, AnyTask, AsyncStreamTask, CoroutineTask, StreamTask, TimerTask, takes
+from samzapy.api.task import (
+    ABILITIES,
+    AnyTask,
+    AsyncStreamTask,
+    CoroutineTask,
+    StreamTask,
+    TimerTask,
+    WindowableTask,
+    takes,
+)
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class, load_name
@@ -86,9 +95,11 @@ def _accepts(found: type, name: str, count: int) -> bool:
     return True
 
 
-def never_called(found: type[AnyTask]) -> Iterator[str]:
+def never_called(found: type[AnyTask], window_ms: int) -> Iterator[str]:
     """Warnings about methods that are named like one that samzapy calls, but take other parameters: an `init` without
-    its context."""
+    its context; and about a `window` without `window_ms`."""
+    if issubclass(found, WindowableTask) and window_ms <= 0:
+        yield f"task.window.ms: {window_ms}, so {found.__name__}.window is never called; set it, e.g. to 10s"
     for name, parameters in _abilities().items():
         own = getattr(found, name, None)
         if callable(own) and not takes(own, parameters) and name not in {"window", "close"}:

@@ -26,7 +26,7 @@ from samzapy.api.task import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.container.errors.user_failures import task_failed
+from samzapy.container.errors.user_failures import line_of, task_failed, user_line
 from samzapy.container.event_time.clock import EventClock, TaskTimers
 from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import CoordinatorRequests, KeptStateCheckpoints, TaskSinks
@@ -362,7 +362,7 @@ class TaskInstance:
         unchanged."""
         try:
             returned = self._finish(method(*arguments))
-        except SerdeError as failure:
+        except (SerdeError, StoreRefused) as failure:
             placed = self._placed(failure, f"in {where}")
             placed.call = FailedCall(self.name, str(where))
             raise placed from failure
@@ -387,7 +387,7 @@ class TaskInstance:
             self._fail(where, f"{what}: only a CoroutineTask's is, and not what that returns")
 
     def _fail(self, where: object, what: str) -> NoReturn:
-        failure = TaskFailed(f"{self.name}: {where} {what}")
+        failure = TaskFailed(f"{self.name}: {where} {what}{line_of(self.task, str(where))}")
         failure.call = FailedCall(self.name, str(where))
         raise failure
 
@@ -403,29 +403,32 @@ class TaskInstance:
         span = (str(last.ssp), first, last.offset)
         call = FailedCall(self.name, where, span)
         failure: SamzapyError
-        if isinstance(cause, SerdeError):
+        if isinstance(cause, SerdeError | StoreRefused):
+            if cause.call is not None:
+                return cause  # it has its place
             failure = self._placed(cause, f"while processing {of.position}", last)
             failure.call = call
-        elif isinstance(cause, StoreRefused):
-            # A store does not know the message at hand.
-            cause.args = (f"{self.name}: {where}: {cause}",)
-            cause.call = call
-            return cause
         elif isinstance(cause, SamzapyError):
             if isinstance(cause, TaskFailed):
                 cause.call = call
             return cause
         else:
             failure = task_failed(self.name, where, cause, span)
+            if type(last.message) is bytes and isinstance(cause, TypeError | AttributeError):
+                key = f"systems.{last.ssp.system}.samza.msg.serde"
+                failure.args = (f"{failure}; the message is bytes: {key} decodes it",)
         failure.__cause__ = cause
         return failure
 
-    def _placed(self, failure: SerdeError, where: str, envelope: IncomingMessageEnvelope | None = None) -> SerdeError:
-        """The failure; for a key or value of a store with the place: the call that raises, or the messages since the
+    def _placed(
+        self, failure: SerdeError | StoreRefused, where: str, envelope: IncomingMessageEnvelope | None = None
+    ) -> SamzapyError:
+        """The failure with its place: the call that raises and the line of the user's code, or the messages since the
         stores last serialized their objects. `envelope`: the message at hand."""
-        if not failure.store:
-            return SerdeError(str(failure))
-        return SerdeError(f"{failure} ({self._unserialized(envelope) if failure.late else where})")
+        if isinstance(failure, SerdeError) and failure.late:
+            return SerdeError(f"{failure} ({self._unserialized(envelope)})")
+        line = user_line(failure)
+        return type(failure)(f"{failure} ({where}{line and f', {line}'})")
 
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
         """The messages since the last commit, including the current one: `kafka.in[3]@12 to 17`, offsets inclusive."""

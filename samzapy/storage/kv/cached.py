@@ -47,7 +47,8 @@ class CachedStore(Entries, ScanningStore[K, V]):
        `MOST_DIRTY` bounds the unserialized values of a commit.
     5. An absent key is cached as absent.
     6. A value that does not serialize raises an error with its batch, not at its `put`; the error names its key. Only
-       the first values of a class are serialized, and read back, at their `put`: until then no type of keys is usual.
+       the first values are serialized at their `put`, and read back if they have a class: until then no type of keys is
+       usual.
     7. Values are handed out by reference. A change without `put` is not saved.
 
     Corner cases:

@@ -115,7 +115,7 @@ class EntryCodec:
         self._key_back = read_back(key_serde, exact=True)
         self._value_back = back = read_back(value_serde)
         #: The number of values to `prove` before a cache may leave the rest to `encode_values`.
-        self.unproven = 0 if back is None else FIRST * max(1, len(back.classes or ()))
+        self.unproven = FIRST * max(1, len(getattr(back, "classes", None) or ()))
         self.plain_types: frozenset[type] = frozenset(type(probe) for probe in _PROBES if self._round_trips(probe))
 
     def _round_trips(self, probe: Any) -> bool:
@@ -175,7 +175,8 @@ class EntryCodec:
         return data if self._exact else bytes(memoryview(data))
 
     def prove(self, key: Any, value: Any) -> None:
-        """Count one of the `unproven` values, and read it back. Raises as `encode_value`."""
+        """Count one of the `unproven` values, serialize it, and read it back if it has a class. Raises as
+        `encode_value`."""
         self.unproven -= 1
         self.encode_value(key, value)
 
@@ -273,7 +274,7 @@ class EntryCodec:
         try:
             serde.check(checked)
         except SerdeError as cause:
-            raise self._refused(part, key, serde, checked, cause) from cause
+            raise self._failure(part, key, str(cause), refused=True) from cause
 
     def _sample(
         self, back: ReadBack, keys: Collection[Any], values: Collection[Any], data: Sequence[bytes | None]
@@ -296,6 +297,8 @@ class EntryCodec:
 
     def _refused(self, part: str, key: Any, serde: HintedSerde, refused: Any, cause: Exception) -> SerdeError:
         why = str(cause) if isinstance(cause, SerdeError) else serde.refusal(refused, cause)
+        which = "key" if part == "key" else "msg"
+        why = f"{why}; convert it, or change stores.{self.store}.{which}.serde"
         return self._failure(part, key, why, refused=True)
 
     def _unreadable(self, part: str, key: Any, reason: str, key_data: bytes, data: bytes | None) -> SerdeError:

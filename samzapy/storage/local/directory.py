@@ -62,7 +62,8 @@ def make_private(path: Path) -> None:
         for part in (path.parent.parent, path.parent, path):
             part.mkdir(mode=0o700, exist_ok=True)
     except OSError as cause:
-        raise StoreDiskFailed(f"{path}: cannot make the store's directory: {cause.strerror or cause}") from cause
+        reason = f"{cause.strerror or cause}; set job.logged.store.base.dir to a folder that can be written"
+        raise StoreDiskFailed(f"{path}: cannot make the store's directory: {reason}") from cause
 
 
 def set_aside(path: Path, kind: RefusedAs, now_ms: int) -> Path:

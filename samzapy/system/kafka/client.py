@@ -259,6 +259,8 @@ class Connection:
         if expired:
             return HandshakeFailed(f"cannot reach {self.servers} within {waited_s:.0f} s: {expired}")
         reason = f" ({self.last})" if self.last else ""
+        if "systems." not in reason:
+            reason += f"; start the broker, or correct systems.{self.system}.consumer.bootstrap.servers"
         return Unreachable(f"cannot reach {self.servers} within {waited_s:.0f} s{reason}")
 
     def reach(self, client: Any, topic: str | None = None) -> Any:

@@ -102,7 +102,7 @@ class Sending(Limited):
     ("message", "error", "text"),
     [
         ("odd", SerdeError, r"key='c', message=\{1\}"),
-        ("none", StoreRefused, r"process_batch of sys\.in\[0\]@2: "),
+        ("none", StoreRefused, r"while processing sys\.in\[0\]@2"),
         ("unhashable", SerdeError, r"while processing sys\.in\[0\]@2"),
     ],
 )

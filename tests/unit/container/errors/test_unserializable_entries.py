@@ -6,8 +6,9 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import BatchTask, CoroutineTask, InitableTask, StreamTask
-from samzapy.errors import SerdeError
+from samzapy.errors import SerdeError, StoreRefused
 from samzapy.serializers import StringSerde
+from samzapy.storage.readback import FIRST
 from samzapy.testing import TaskTestDriver
 
 
@@ -33,7 +34,12 @@ class PuttingCoroutine(CoroutineTask, InitableTask):
         self.counts.put(envelope.key, envelope.message)
 
 
-TAKES = r"store 'counts': value of key 'a': string serde takes a str, got dict"
+TAKES = "store 'counts': value of key 'a': string serde takes a str, got dict; convert it, or change stores.counts.msg.serde"
+#: The lines of the calls of `put` above.
+PUT, PUT_LATER = (
+    f"test_unserializable_entries.py:{task.process.__code__.co_firstlineno + 1}"
+    for task in (PuttingTask, PuttingCoroutine)
+)
 UNCACHED = {"stores.counts.object.cache.size": "0"}
 
 
@@ -53,12 +59,26 @@ def good(count, partition=0):
 
 
 def test_at_a_commit_the_error_names_the_inputs_since_the_last_one(tmp_path):
-    sent = [*good(2), (0, "b", "commit"), BAD, *good(4), *good(1, partition=1)]
-    assert failure(tmp_path, sent) == f"{TAKES} (put since the last commit, at mem.in[0]@3 to 7)"
+    sent = [*good(FIRST), (0, "b", "commit"), BAD, *good(4), *good(1, partition=1)]
+    assert failure(tmp_path, sent) == f"{TAKES} (put since the last commit, at mem.in[0]@17 to 21)"
 
 
-def test_a_put_that_serializes_at_once_names_its_input(tmp_path):
-    assert failure(tmp_path, [*good(2), BAD, *good(2)], **UNCACHED) == f"{TAKES} (while processing mem.in[0]@2)"
+def test_without_a_cache_every_put_names_its_input_and_line(tmp_path):
+    said = failure(tmp_path, [*good(FIRST), BAD, *good(2)], **UNCACHED)
+    assert said == f"{TAKES} (while processing mem.in[0]@16, {PUT})"
+
+
+@pytest.mark.parametrize(("task", "line"), [(PuttingTask, PUT), (PuttingCoroutine, PUT_LATER)])
+def test_the_first_puts_of_a_store_name_their_input_and_line(tmp_path, task, line):
+    sent = [*good(FIRST - 1), BAD, *good(1)]
+    assert failure(tmp_path, sent, task) == f"{TAKES} (while processing mem.in[0]@15, {line})"
+
+
+def test_a_value_that_a_store_never_takes_names_input_and_line(tmp_path):
+    with pytest.raises(StoreRefused) as caught:
+        failure(tmp_path, [*good(FIRST), (0, "a", None)])
+    said = "store 'counts': value of key 'a' must not be None; delete the key instead"
+    assert str(caught.value) == f"{said} (while processing mem.in[0]@16, {PUT})"
 
 
 class PuttingBatches(BatchTask, InitableTask):
@@ -118,5 +138,5 @@ def test_an_entry_that_does_not_decode_is_not_about_the_message_that_asks():
 
 
 def test_an_asynchronous_task_names_where_its_last_commit_was(tmp_path):
-    said = failure(tmp_path, [*good(1), BAD], PuttingCoroutine)
+    said = failure(tmp_path, [*good(FIRST), BAD], PuttingCoroutine)
     assert said == f"{TAKES} (put since the last commit, at mem.in[0]@0 or later)"

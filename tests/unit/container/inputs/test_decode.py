@@ -39,7 +39,9 @@ def test_nulls_stay_none_beside_messages_that_decode():
     ("values", "keys", "part"), [([b"1", b"{"], None, "message"), ([b"1", b"2"], [b"1", b"{"], "key")]
 )
 def test_what_does_not_decode_is_named_by_partition_offset_and_part(values, keys, part):
-    with pytest.raises(SerdeError, match=rf"^kafka\.orders\[2\]@481: {part}: .*\(bytes 7b\)$"):
+    with pytest.raises(
+        SerdeError, match=rf"^kafka\.orders\[2\]@481: {part}: .*\(bytes 7b\); change systems.kafka.samza\."
+    ):
         decoder().decode(batch(values, keys), 0)
 
 

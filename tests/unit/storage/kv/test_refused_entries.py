@@ -44,9 +44,9 @@ def test_a_value_that_the_serde_does_not_take_is_named_with_its_key(layers, serd
     with open_store(JOB | LAYERS[layers] | {"stores.s.msg.serde": serde}, "s", tmp_path) as opened:
         with pytest.raises(SerdeError) as caught:
             put_and_serialize(opened.store, value)
-        assert str(caught.value) == f"store 's': value of key 'a': {message}"
+        assert str(caught.value) == f"store 's': value of key 'a': {message}; convert it, or change stores.s.msg.serde"
         assert caught.value.store == "s"
-        assert caught.value.late == (layers in {"cached", "expiring"})
+        assert caught.value.refused
 
 
 @pytest.mark.parametrize("layers", LAYERS)
@@ -71,7 +71,9 @@ def test_a_key_that_the_serde_does_not_take_is_named(layers, tmp_path):
     with open_store(JOB | LAYERS[layers], "s", tmp_path) as opened:
         with pytest.raises(SerdeError) as caught:
             opened.store.put(5, "a")
-        assert str(caught.value) == "store 's': key 5: string serde takes a str, got int"
+        assert str(caught.value) == (
+            "store 's': key 5: string serde takes a str, got int; convert it, or change stores.s.key.serde"
+        )
         assert not caught.value.late
 
 
