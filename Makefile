@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of Python processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo test test-slow test-matrix mutants test-samza torture torture-large soak check format docs dist bench bench-peers pictures kafka clean
+.PHONY: help install java demo test test-slow test-matrix mutants test-samza torture torture-large soak check format docs dist bench bench-gate bench-latency bench-peers pictures kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ dist: install ## build the wheels and the source archive twice into dist, see th
 bench: java ## compare samzapy with bare loops on a real Kafka; writes benchmarks/results/latest.json and the tables of the docs
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.reporting.page
+
+bench-gate: java ## alternate with the last release (or AGAINST=commit) for ten minutes; fails if CPU grew by more than 5 %
+	$(BIN)/python -m benchmarks --against $(AGAINST) --fail-on 5% --repeats $(or $(REPEATS),8) --variant local --variant local.exactly-once --variant local.batch.typed
 
 bench-peers: java ## download other stream processors (Maven, PyPI) and compare on one topic; writes benchmarks/results/peers.*, the tables and the plot of the docs
 	$(BIN)/python -m benchmarks.peers

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.gate.against import checkout, compare
+from benchmarks.gate.against import checkout, compare, last_release
 from benchmarks.gate.changes import Change, changes, changes_table
 from benchmarks.kafka import Kafka, broker
 from benchmarks.reporting.results import LATEST, Repeats, Summary, circumstances, ratios, read, write
@@ -31,6 +31,8 @@ FOLDER = Path(__file__).parent
 EVENTS = 1_000_000
 #: What a run beside another commit measures unless the command line says.
 BESIDE_A_COMMIT = ("pass-through", "keyed-count")
+#: `--against` without a commit.
+LAST_RELEASE = "last-release"
 
 
 class Benchmark:
@@ -121,7 +123,9 @@ def main() -> int:
             benchmark = Benchmark(options, kafka)
             if not options.against:
                 return benchmark.measure()
-            with checkout(options.against, Path(folder)) as program:
+            commit = last_release() if options.against == LAST_RELEASE else options.against
+            print(f"beside {commit}", file=sys.stderr)
+            with checkout(commit, Path(folder)) as program:
                 return benchmark.measure_beside(program)
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)
@@ -148,7 +152,13 @@ def _options() -> argparse.Namespace:
         "--output", type=Path, help=f"the file to keep the measured workloads in (default, for all variants: {LATEST})"
     )
     parser.add_argument("--compare", type=_results_file, help="hold the CPU ratios against those of this file")
-    parser.add_argument("--against", metavar="COMMIT", help="measure in turns with this commit")
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        nargs="?",
+        const=LAST_RELEASE,
+        help="measure in turns with this commit (default: the last release, else where this branch left main)",
+    )
     parser.add_argument("--fail-on", type=_share, default=0.1, help="the growth that fails (default: 10%%)")
     options = parser.parse_args()
     is_gate = options.compare or options.against

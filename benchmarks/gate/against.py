@@ -18,6 +18,15 @@ from samzapy.errors import EnvironmentFailure
 HERE, THERE = "here", "there"
 
 
+def last_release() -> str:
+    """The newest tag of this commit's history; before the first release, the commit where this branch left main."""
+    for command in (["describe", "--tags", "--abbrev=0"], ["merge-base", "HEAD", "main"]):
+        found = subprocess.run(["git", "-C", str(ROOT), *command], capture_output=True, text=True, check=False)
+        if not found.returncode:
+            return found.stdout.strip()
+    raise EnvironmentFailure("there is no release and no branch main to compare with: name a commit, --against COMMIT")
+
+
 @contextmanager
 def checkout(commit: str, folder: Path) -> Iterator[Program]:
     """A worktree of a commit below `folder`, with an environment of its own; both are removed afterwards.
@@ -62,4 +71,5 @@ def _changes(workload: str, variants: Sequence[str], repeats: Mapping[str, Seque
             pairs = zip(ours, theirs, strict=True)
             values = [a.cpu_s_per_million / b.cpu_s_per_million for a, b in pairs if b.cpu_s_per_million]
             if values:
-                yield Change(f"{workload} {variant}", 1.0, Spread.of(values))
+                least = [min(run.cpu_s_per_million for run in side) for side in (ours, theirs)]
+                yield Change(f"{workload} {variant}", 1.0, Spread.of(values), least[0] / least[1])

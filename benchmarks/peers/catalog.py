@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from benchmarks.peers.launchers import (
     KEYED_COUNT,
+    LIMIT,
     PASS_THROUGH,
     REPARTITIONED,
+    CompiledPeer,
     Launcher,
     MavenPeer,
     PythonPeer,
     SamzapyPeer,
+    pinned,
 )
 
 _FLINK = tuple(
@@ -49,6 +52,10 @@ def _pipeline(name: str, keys: Mapping[str, str], does: str) -> Peer:
     return Peer(name, "", SamzapyPeer({REPARTITIONED: "RepartitionedCount"}, keys), {REPARTITIONED: does})
 
 
+def _spark(name: str, engine: str, keeps: Mapping[str, str]) -> Peer:
+    return Peer(name, _SPARK, PythonPeer("spark_peer.py", _PYSPARK, {"engine": engine}, "spark.xml"), keeps)
+
+
 def _both(keyed_count: str, pass_through: str = "", repartitioned: str = "") -> Mapping[str, str]:
     more = {REPARTITIONED: repartitioned} if repartitioned else {}
     return {KEYED_COUNT: keyed_count, PASS_THROUGH: pass_through, **more}
@@ -57,9 +64,15 @@ def _both(keyed_count: str, pass_through: str = "", repartitioned: str = "") -> 
 _KSTREAMS = MavenPeer("kstreams.xml", "KafkaStreamsPeer")
 _SQL = MavenPeer("flink.xml", "FlinkSqlPeer", jvm=_FLINK)
 _SAMZA = MavenPeer("samza.xml", "SamzaPeer")
+_SPARK = pinned("spark.xml")
+_PYSPARK = (f"pyspark=={_SPARK}", "pandas==3.1.1", "pyarrow==26.0.1", "protobuf==7.36.2")
 
 _STREAM = "RocksDB and changelog, through a topic"
 _IN_MEMORY = "state as for keyed-count; messages change places in memory, not through a topic"
+_SPARK_KEEPS = (
+    "state in RocksDB, kept with its changes in files; changed counts to a topic, at least once; 200,000 messages a "
+    "micro-batch"
+)
 _MINI = "the same, counted in batches of up to 20,000 messages or 2 s"
 _CLASS, _BATCHES = "the same with a class of its own for events", "the same, a batch at a time"
 _TYPES = {f"streams.{{{topic}}}.samza.msg.type": "benchmarks.bare.events:Event" for topic in ("input", "output")}
@@ -96,6 +109,13 @@ PEERS: tuple[Peer, ...] = (
         MavenPeer("flink.xml", "FlinkSqlPeer", {"mini-batch": "yes"}, _FLINK),
         _both(_MINI, "typed columns; nothing to batch", f"{_IN_MEMORY}; counted in batches"),
     ),
+    _spark(
+        "Spark SQL",
+        "sql",
+        _both(f"{_SPARK_KEEPS}; typed columns", "typed columns; at least once", f"{_SPARK_KEEPS}; typed columns"),
+    ),
+    _spark("Spark, transformWithState, rows", "rows", {KEYED_COUNT: f"{_SPARK_KEEPS}; rows in Python"}),
+    _spark("Spark, transformWithState, pandas", "pandas", {KEYED_COUNT: f"{_SPARK_KEEPS}; data frames in Python"}),
     Peer(
         "Apache Samza",
         _SAMZA.version,
@@ -123,6 +143,15 @@ PEERS: tuple[Peer, ...] = (
         _both(
             "less: state in memory, nothing kept; typed columns in batches of 1.5 s; its engine's start is counted",
             "less: no positions are kept; typed columns; its engine's start is counted",
+        ),
+    ),
+    Peer(
+        "C++ loop, the limit",
+        "",
+        CompiledPeer(LIMIT),
+        _both(
+            "less: counts in a hash map, changelog; no positions, nothing on disk, nothing restored; parses one field",
+            "less: no positions; parses one field and copies the rest",
         ),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How a peer comes to be installed and started: from PyPI, from Maven Central, or as samzapy's own job.
+"""How a peer comes to be installed and started: from PyPI, from Maven Central, by a C++ compiler, or as samzapy's job.
 
 What is downloaded is kept below the cache folder (`peers` in SAMZAPY_CACHE, else in XDG_CACHE_HOME/samzapy, else in
 ~/.cache/samzapy), under a name that says what it was made of; a change of versions or programs makes a new one.
@@ -19,14 +19,17 @@ from pathlib import Path
 
 from benchmarks.kafka import CONFIGS
 from benchmarks.workloads.pipelines import keys_of
+from samzapy.bench.measuring import LOCAL
 from samzapy.devkafka.runtime import cache_folder
 from samzapy.errors import EnvironmentFailure
 from samzapy.java import SPARK, find_java
 
 PROGRAMS = Path(__file__).parent / "programs"
 JVM = Path(__file__).parent / "jvm"
+LIMIT = Path(__file__).parents[1] / "limit" / "limit.cpp"
 _INSTALLED = "installed"
 KEYED_COUNT, PASS_THROUGH, REPARTITIONED = "keyed-count", "pass-through", "repartitioned-count"
+AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 
 
 class PeerUnavailable(EnvironmentFailure):
@@ -36,7 +39,8 @@ class PeerUnavailable(EnvironmentFailure):
 @dataclass(frozen=True)
 class Settings:
     """One run: the broker, its topics, a name that nothing else on the broker has, a folder for local state, the file
-    for the marks, the number of events, and the milliseconds between commits."""
+    for the marks, the number of events, or 0 for a run without end, the milliseconds between commits, and the guarantee:
+    at-least-once or exactly-once."""
 
     bootstrap: str
     input: str
@@ -47,6 +51,7 @@ class Settings:
     marks: Path
     events: int
     commit_ms: int
+    guarantee: str = AT_LEAST_ONCE
 
     def arguments(self, more: Mapping[str, str]) -> list[str]:
         """As the programs take them."""
@@ -68,25 +73,34 @@ class Launcher(ABC):
 
 @dataclass(frozen=True)
 class PythonPeer(Launcher):
-    """A program beside this one, in an environment with `requirements` from PyPI."""
+    """A program beside this one, in an environment with `requirements` from PyPI and, in the folder `lib`, the jars of
+    `pom` and what they need."""
 
     program: str
     requirements: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    pom: str | None = None
 
     @property
     def _home(self) -> Path:
-        return _home(Path(self.program).stem, [platform.python_version(), *self.requirements])
+        jars = [(JVM / self.pom).read_text("utf-8")] if self.pom else []
+        return _home(Path(self.program).stem, [platform.python_version(), *self.requirements, *jars])
 
     def install(self) -> None:
+        if self.pom:
+            _java()
         if (self._home / _INSTALLED).exists():
             return
         shutil.rmtree(self._home, ignore_errors=True)
         _do([sys.executable, "-m", "venv", str(self._home)])
         _do([str(self._home / "bin" / "python"), "-m", "pip", "install", "--quiet", *self.requirements])
+        if self.pom:
+            _maven(self.pom, self._home)
         (self._home / _INSTALLED).touch()
 
     def command(self, settings: Settings) -> list[str]:
-        return [str(self._home / "bin" / "python"), str(PROGRAMS / self.program), *settings.arguments({})]
+        python = [str(self._home / "bin" / "python"), str(PROGRAMS / self.program)]
+        return [*python, *settings.arguments(self.options)]
 
 
 @dataclass(frozen=True)
@@ -102,8 +116,7 @@ class MavenPeer(Launcher):
     @property
     def version(self) -> str:
         """The peer's, as the pom pins it."""
-        found = ET.parse(JVM / self.pom).getroot().find(".//{*}peer.version")
-        return found.text or "" if found is not None else ""
+        return pinned(self.pom)
 
     @property
     def _home(self) -> Path:
@@ -114,11 +127,8 @@ class MavenPeer(Launcher):
         _java()
         if (self._home / _INSTALLED).exists():
             return
-        if shutil.which("mvn") is None:
-            raise PeerUnavailable("Maven (mvn) is not installed")
         shutil.rmtree(self._home, ignore_errors=True)
-        build = f"-Dpeer.build={self._home}"
-        _do(["mvn", "--batch-mode", "--quiet", "--file", str(JVM / self.pom), "package", build])
+        _maven(self.pom, self._home)
         (self._home / _INSTALLED).touch()
 
     def command(self, settings: Settings) -> list[str]:
@@ -128,12 +138,40 @@ class MavenPeer(Launcher):
 
 
 @dataclass(frozen=True)
+class CompiledPeer(Launcher):
+    """A program in C++ over the librdkafka and the simdjson of this system."""
+
+    source: Path
+
+    @property
+    def _home(self) -> Path:
+        return _home(self.source.stem, [self.source.read_text("utf-8")])
+
+    def install(self) -> None:
+        if (self._home / _INSTALLED).exists():
+            return
+        if shutil.which("g++") is None:
+            raise PeerUnavailable("not built: there is no g++")
+        self._home.mkdir(parents=True, exist_ok=True)
+        options = ["-std=c++17", "-O2", "-o", str(self._home / self.source.stem)]
+        try:
+            _do(["g++", *options, str(self.source), "-lrdkafka", "-lsimdjson"])
+        except PeerUnavailable as failure:
+            raise PeerUnavailable(f"not built (Debian: librdkafka-dev, libsimdjson-dev): {failure}") from failure
+        (self._home / _INSTALLED).touch()
+
+    def command(self, settings: Settings) -> list[str]:
+        return [str(self._home / self.source.stem), *settings.arguments({})]
+
+
+@dataclass(frozen=True)
 class SamzapyPeer(Launcher):
-    """A job of samzapy: the task class by workload, and further keys, in whose names `{input}` and `{output}` stand for
-    topics."""
+    """A job of samzapy: the task class by workload, further keys, in whose names `{input}` and `{output}` stand for
+    topics, and the runner."""
 
     tasks: Mapping[str, str]
     keys: Mapping[str, str] = field(default_factory=dict)
+    runner: str = LOCAL
 
     def install(self) -> None:
         """This environment has it."""
@@ -141,6 +179,7 @@ class SamzapyPeer(Launcher):
     def command(self, settings: Settings) -> list[str]:
         servers = "bootstrap.servers"
         repartitioned = settings.workload == REPARTITIONED
+        end = () if settings.events else ("--endless",)
         keys = {
             **(keys_of(settings.id, f"kafka.{settings.input}", "page") if repartitioned else {}),
             "job.id": settings.id,
@@ -148,6 +187,7 @@ class SamzapyPeer(Launcher):
             f"systems.kafka.consumer.{servers}": settings.bootstrap,
             f"systems.kafka.producer.{servers}": settings.bootstrap,
             "task.commit.ms": str(settings.commit_ms),
+            "task.guarantee": settings.guarantee,
             "task.class": f"benchmarks.peers.samzapy_tasks:{self.tasks[settings.workload]}",
             "peer.marks": str(settings.marks),
             "peer.events": str(settings.events),
@@ -160,13 +200,25 @@ class SamzapyPeer(Launcher):
         else:
             keys["stores.counts.changelog"] = f"kafka.{settings.id}-counts"
         job = CONFIGS / f"{KEYED_COUNT if repartitioned else settings.workload}.properties"
-        command = [sys.executable, "-m", "samzapy.bench.child", str(job)]
+        command = [sys.executable, "-m", "samzapy.bench.child", str(job), "--runner", self.runner, *end]
         return command + [part for key, value in keys.items() for part in ("--config", f"{key}={value}")]
+
+
+def pinned(pom: str) -> str:
+    """The version of the peer that a pom fetches."""
+    found = ET.parse(JVM / pom).getroot().find(".//{*}peer.version")
+    return found.text or "" if found is not None else ""
 
 
 def _home(name: str, made_of: Sequence[str]) -> Path:
     digest = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:12]
     return cache_folder() / "peers" / f"{name}-{digest}"
+
+
+def _maven(pom: str, home: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise PeerUnavailable("Maven (mvn) is not installed")
+    _do(["mvn", "--batch-mode", "--quiet", "--file", str(JVM / pom), "package", f"-Dpeer.build={home}"])
 
 
 def _java() -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from benchmarks.peers.catalog import PEERS
+from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.launchers import KEYED_COUNT
 from benchmarks.peers.report import Row as PeerRow
 from benchmarks.peers.report import rows as peer_rows
@@ -177,7 +178,8 @@ def of_files() -> dict[str, str]:
     """The text of every table of the page, by name, from the kept results."""
     found = Figures(read(LATEST))
     tables = {name: list(table(found)) for name, table in TABLES.items()}
-    tables["peers-keyed-count"] = list(peers_table("keyed count", peer_rows(PEERS, KEYED_COUNT, _peer_runs())))
+    runs = _peer_runs()
+    tables["peers-keyed-count"] = list(peers_table("keyed count", peer_rows(_as_measured(runs), KEYED_COUNT, runs)))
     return {name: "\n".join(lines) for name, lines in tables.items()}
 
 
@@ -185,6 +187,16 @@ def _peer_runs() -> dict[str, list[Measurement]]:
     """The repeats of each stream processor's keyed count, by label."""
     kept = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))["workloads"][KEYED_COUNT]
     return {label: [Measurement.from_json(run) for run in peer["repeats"]] for label, peer in kept.items()}
+
+
+def _as_measured(labels: Iterable[str]) -> list[Peer]:
+    """The peers with these labels, in the versions that they were measured in."""
+    return [
+        replace(peer, version=label.removeprefix(peer.name).strip())
+        for peer in PEERS
+        for label in labels
+        if re.fullmatch(rf"{re.escape(peer.name)}( [\d.]+)?", label)
+    ]
 
 
 def with_tables(page: str, made: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ KEYED_COUNT, PASS_THROUGH, REPARTITIONED = "keyed-count", "pass-through", "repar
 @dataclass
 class Run:
     """`marks` gets a line an event: the event and `time.monotonic` seconds, one clock for all processes of a machine.
-    `folder` is for local state, `id` a name that nothing else on the broker has."""
+    `folder` is for local state, `id` a name that nothing else on the broker has; with 0 `events` the run has no end."""
 
     bootstrap: str
     input: str
@@ -28,6 +28,8 @@ class Run:
     marks: Path
     events: int
     commit_ms: int
+    guarantee: str = ""
+    engine: str = ""
     done: int = 0
     begun: bool = False
 
@@ -41,19 +43,19 @@ class Run:
         """Count messages; True when the last one of the run is among them."""
         self.begin()
         self.done += count
-        if self.done < self.events:
+        if not self.events or self.done < self.events:
             return False
         self.mark(LAST)
         return True
 
-    def mark(self, event: str) -> None:
-        mark(self.marks, event)
+    def mark(self, event: str, at: float | None = None) -> None:
+        mark(self.marks, event, at)
 
 
-def mark(marks: Path, event: str) -> None:
-    """Add a line to the marks, as of now."""
+def mark(marks: Path, event: str, at: float | None = None) -> None:
+    """Add a line to the marks, as of a monotonic time (default: now)."""
     with marks.open("a", encoding="ascii") as file:
-        file.write(f"{event} {time.monotonic()}\n")
+        file.write(f"{event} {time.monotonic() if at is None else at}\n")
 
 
 def parsed() -> Run:
@@ -66,4 +68,6 @@ def parsed() -> Run:
         parser.add_argument(name, required=True, type=Path)
     for name in ("--events", "--commit-ms"):
         parser.add_argument(name, required=True, type=int)
+    for name in ("--guarantee", "--engine"):
+        parser.add_argument(name, default="")
     return Run(**vars(parser.parse_args()))

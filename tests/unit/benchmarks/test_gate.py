@@ -52,6 +52,11 @@ def test_a_change_is_not_counted_while_one_repeat_is_as_quick_as_before():
     assert not Change("keyed-count.cpu", 1.0, spread(0.99, 1.2, 1.3)).is_slower(0.1)
 
 
+def test_one_quick_repeat_does_not_hide_a_change_of_the_least_cpu():
+    assert Change("keyed-count.cpu", 1.0, spread(0.9, 1.2, 1.3), least=1.1).is_slower(0.1)
+    assert not Change("keyed-count.cpu", 1.0, spread(0.9, 1.2, 1.3), least=0.99).is_slower(0.1)
+
+
 def test_only_cpu_ratios_that_both_have_are_compared():
     before = {"a.cpu": spread(1, 1, 1), "a.throughput": spread(1, 1, 1), "gone.cpu": spread(1, 1, 1)}
     now = {"a.cpu": spread(2, 2, 2), "a.throughput": spread(0.1, 0.1, 0.1), "new.cpu": spread(9, 9, 9)}
@@ -63,7 +68,7 @@ def test_two_commits_take_turns_and_their_ratio_is_of_neighbouring_runs():
     there = Canned({"local": [1.0, 2.0, 3.0]})
     said = []
     assert compare(here, there, ["bare", "local"], 3, said.append) == [
-        Change("canned local", 1.0, spread(1.0, 2.0, 3.0))
+        Change("canned local", 1.0, spread(1.0, 2.0, 3.0), least=2.0)
     ]
     assert (here.prepared, there.prepared) == (1, 1)
     assert [line.partition(":")[0] for line in said] == [
