@@ -100,6 +100,9 @@ bench-peers: java ## download other stream processors (Maven, PyPI) and compare 
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python -m benchmarks.reporting.page
 
+bench-latency: java ## latency of samzapy and other stream processors, from append to readable; writes benchmarks/results/latency.{json,md,svg}
+	$(BIN)/python -m benchmarks.latency $(if $(REPEATS),--repeats $(REPEATS))
+
 pictures: install ## run the jobs of the gallery and draw their results into docs/pictures/gallery
 	$(BIN)/python configs/gallery/pictures.py docs/pictures/gallery
 

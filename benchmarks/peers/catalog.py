@@ -9,6 +9,7 @@ from benchmarks.peers.launchers import (
     KEYED_COUNT,
     LIMIT,
     PASS_THROUGH,
+    PIPELINED,
     REPARTITIONED,
     CompiledPeer,
     Launcher,
@@ -49,7 +50,8 @@ def _samzapy(name: str, keyed_count: str, pass_through: str, keys: Mapping[str, 
 
 
 def _pipeline(name: str, keys: Mapping[str, str], does: str) -> Peer:
-    return Peer(name, "", SamzapyPeer({REPARTITIONED: "RepartitionedCount"}, keys), {REPARTITIONED: does})
+    tasks = {PASS_THROUGH: PIPELINED, REPARTITIONED: PIPELINED}
+    return Peer(name, "", SamzapyPeer(tasks, keys), {PASS_THROUGH: _CLASS, REPARTITIONED: does})
 
 
 def _spark(name: str, engine: str, keeps: Mapping[str, str]) -> Peer:

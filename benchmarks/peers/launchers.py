@@ -29,6 +29,8 @@ JVM = Path(__file__).parent / "jvm"
 LIMIT = Path(__file__).parents[1] / "limit" / "limit.cpp"
 _INSTALLED = "installed"
 KEYED_COUNT, PASS_THROUGH, REPARTITIONED = "keyed-count", "pass-through", "repartitioned-count"
+#: samzapy's task class of a pipeline.
+PIPELINED = "Pipelined"
 AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 
 
@@ -178,10 +180,8 @@ class SamzapyPeer(Launcher):
 
     def command(self, settings: Settings) -> list[str]:
         servers = "bootstrap.servers"
-        repartitioned = settings.workload == REPARTITIONED
-        end = () if settings.events else ("--endless",)
         keys = {
-            **(keys_of(settings.id, f"kafka.{settings.input}", "page") if repartitioned else {}),
+            **self._work(settings),
             "job.id": settings.id,
             "job.logged.store.base.dir": str(settings.folder),
             f"systems.kafka.consumer.{servers}": settings.bootstrap,
@@ -193,15 +193,20 @@ class SamzapyPeer(Launcher):
             "peer.events": str(settings.events),
             **{key.format(input=settings.input, output=settings.output): value for key, value in self.keys.items()},
         }
-        if not repartitioned:
-            keys["task.inputs"] = f"kafka.{settings.input}"
-        if settings.workload == PASS_THROUGH:
-            keys["bench.output"] = f"kafka.{settings.output}"
-        else:
-            keys["stores.counts.changelog"] = f"kafka.{settings.id}-counts"
-        job = CONFIGS / f"{KEYED_COUNT if repartitioned else settings.workload}.properties"
+        job = CONFIGS / f"{PASS_THROUGH if settings.workload == PASS_THROUGH else KEYED_COUNT}.properties"
+        end = () if settings.events else ("--endless",)
         command = [sys.executable, "-m", "samzapy.bench.child", str(job), "--runner", self.runner, *end]
         return command + [part for key, value in keys.items() for part in ("--config", f"{key}={value}")]
+
+    def _work(self, settings: Settings) -> dict[str, str]:
+        """The keys of the inputs, stores and outputs."""
+        source, output = f"kafka.{settings.input}", f"kafka.{settings.output}"
+        changelog = {"stores.counts.changelog": f"kafka.{settings.id}-counts"}
+        if settings.workload == REPARTITIONED:
+            return {**keys_of(settings.id, source, by="page"), **changelog}
+        if self.tasks[settings.workload] == PIPELINED:
+            return keys_of(settings.id, source, output=output)
+        return {"task.inputs": source, **({"bench.output": output} if settings.workload == PASS_THROUGH else changelog)}
 
 
 def pinned(pom: str) -> str:

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.peers.launchers import Launcher, Settings
@@ -21,31 +23,42 @@ _LOOK_S = 0.1
 def measure(launcher: Launcher, settings: Settings) -> Measurement:
     """Start the peer, wait for its end, and measure the stretch between its first and its last message; `more` has the
     seconds and the CPU until its final commit too, if it marks that. Raises MeasurementFailed."""
-    log = settings.folder.with_suffix(".log")
-    settings.folder.mkdir(parents=True)
     started = time.monotonic()
-    with log.open("wb") as said:
+    with running(launcher.command(settings), settings) as (process, tree):
+        _wait(process, settings.marks, started)
+    marks = _marks(settings.marks)
+    if FIRST not in marks or LAST not in marks:
+        code = process.returncode
+        raise MeasurementFailed(f"not every message was processed, exit code {code}: {last_words(settings)}")
+    return _measurement(settings, marks, tree, marks[FIRST] - started)
+
+
+@contextmanager
+def running(command: Sequence[str], settings: Settings) -> Iterator[tuple[subprocess.Popen[bytes], ProcessTree]]:
+    """A peer and its sampled processes; killed in the end if it still runs."""
+    settings.folder.mkdir(parents=True)
+    with _log(settings).open("wb") as said:
         process = subprocess.Popen(
-            launcher.command(settings),
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
         )
         tree = ProcessTree(process.pid)
         tree.start()
         try:
-            _wait(process, settings.marks, started)
+            yield process, tree
         finally:
             tree.stop()
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    marks = _marks(settings.marks)
-    if FIRST not in marks or LAST not in marks:
-        ending = " | ".join(log.read_text("utf-8", errors="replace").splitlines()[-5:])
-        raise MeasurementFailed(f"not every message was processed, exit code {process.returncode}: {ending[-1_000:]}")
-    return _measurement(settings, marks, tree, marks[FIRST] - started)
+
+
+def last_words(settings: Settings) -> str:
+    """The end of what a peer has printed."""
+    return " | ".join(_log(settings).read_text("utf-8", errors="replace").splitlines()[-5:])[-1_000:]
+
+
+def _log(settings: Settings) -> Path:
+    return settings.folder.with_suffix(".log")
 
 
 def _wait(process: subprocess.Popen[bytes], marks: Path, started: float) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.programs.run import COMMITTED, FIRST, LAST, mark
-from benchmarks.workloads.pipelines import CountPipelineTask
+from benchmarks.workloads.pipelines import MeasuredPipelineTask
 from samzapy import (
     BatchTask,
     ClosableTask,
@@ -140,23 +140,23 @@ class TypedKeyedCountBatch(_Marking, BatchTask):
         self._after_batch(len(batch))
 
 
-class RepartitionedCount(_Marking, CountPipelineTask):
-    """The count of events of a class by another field than their key. A message is done behind the repartition."""
+class Pipelined(_Marking, MeasuredPipelineTask):
+    """The work as a pipeline, with events of a class. With a repartition a message is done behind it."""
 
     def init(self, context: Context) -> None:
         super().init(context)
-        CountPipelineTask.init(self, context)
+        MeasuredPipelineTask.init(self, context)
 
     def process_batch(
         self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
         self._before_batch()
         super().process_batch(batch, collector, coordinator)
-        if batch.ssp.system_stream in self.plan.own_streams:
+        if not self.plan.own_streams or batch.ssp.system_stream in self.plan.own_streams:
             self._after_batch(len(batch))
 
     def close(self) -> None:
-        CountPipelineTask.close(self)
+        MeasuredPipelineTask.close(self)
         super().close()
 
 

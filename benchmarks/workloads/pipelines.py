@@ -1,4 +1,4 @@
-"""The measured pipelines: counts of events by their key, or by another field."""
+"""The measured pipelines: counts of events by their key or by another field, and the pass-through."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from samzapy.bench.tasks import Marked
 from samzapy.pipeline import Pipeline, field
 from samzapy.pipeline.task import PipelineTask
 
-#: The key of the job file that names the field to count by; without it the key counts.
-FIELD_KEY = "bench.field"
+#: Keys of the job file: the field to count by (default: the key), and the stream to pass the events on to.
+FIELD_KEY, OUTPUT_KEY = "bench.field", "bench.output"
 
 
 def counted(name: str, stream: str, by: str = "") -> Pipeline:
@@ -20,32 +20,48 @@ def counted(name: str, stream: str, by: str = "") -> Pipeline:
     return pipeline
 
 
-def keys_of(name: str, stream: str, by: str = "") -> dict[str, str]:
-    """The keys of that job, on top of those of `keyed-count.properties`."""
-    keys = counted(name, stream, by).plan.keys({"systems.kafka.samza.factory": "kafka"})
+def passed_on(name: str, stream: str, output: str) -> Pipeline:
+    """The events of `system.stream`, each with a field more, in another one."""
+    pipeline = Pipeline(name)
+    pipeline.stream(stream, Event).map_values(_seen).to(output)
+    return pipeline
+
+
+def _seen(event: Event) -> Event:
+    event.seen = True
+    return event
+
+
+def keys_of(name: str, stream: str, *, by: str = "", output: str = "") -> dict[str, str]:
+    """The keys of that job, on top of those of `keyed-count.properties` or `pass-through.properties`."""
+    made = passed_on(name, stream, output) if output else counted(name, stream, by)
+    keys = made.plan.keys({"systems.kafka.samza.factory": "kafka"})
     keys.pop("task.commit.ms", None)
-    return {**keys, "task.class": f"{__name__}:CountTask", **({FIELD_KEY: by} if by else {})}
+    ours = {FIELD_KEY: by, OUTPUT_KEY: output}
+    return {**keys, "task.class": f"{__name__}:MarkedPipelineTask", **{key: ours[key] for key in ours if ours[key]}}
 
 
-class CountPipelineTask(PipelineTask):
+class MeasuredPipelineTask(PipelineTask):
     """The task of the pipeline that the job's keys describe."""
 
     plan = counted("count", "kafka.events").plan
 
     def init(self, context: Context) -> None:
         config = context.job.config
-        stream = config["task.inputs"].partition(",")[0]
-        type(self).plan = counted(config["job.name"], stream, config.get(FIELD_KEY, "")).plan
+        name, stream = config["job.name"], config["task.inputs"].partition(",")[0]
+        output = config.get(OUTPUT_KEY)
+        made = passed_on(name, stream, output) if output else counted(name, stream, config.get(FIELD_KEY, ""))
+        type(self).plan = made.plan
         super().init(context)
 
 
-class CountTask(Marked, CountPipelineTask):
+class MarkedPipelineTask(Marked, MeasuredPipelineTask):
     """The same, with marks."""
 
     def init(self, context: Context) -> None:
-        CountPipelineTask.init(self, context)
+        MeasuredPipelineTask.init(self, context)
         super().init(context)
 
     def close(self) -> None:
         super().close()
-        CountPipelineTask.close(self)
+        MeasuredPipelineTask.close(self)

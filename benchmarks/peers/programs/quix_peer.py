@@ -16,6 +16,7 @@ def main() -> None:
         auto_offset_reset="earliest",
         state_dir=run.folder,
         commit_interval=run.commit_ms / 1_000,
+        processing_guarantee="exactly-once" if run.guarantee == "exactly-once" else "at-least-once",
         loglevel="WARNING",
     )
     events = app.dataframe(app.topic(run.input, key_deserializer="str", value_deserializer="json"))

@@ -36,7 +36,8 @@ public final class FlinkSqlPeer {
     tables.executeSql(
         table(run, "events", run.get("input"), COLUMNS)
             + ", 'properties.group.id'='" + run.get("id") + "'"
-            + ", 'scan.startup.mode'='earliest-offset', 'scan.bounded.mode'='latest-offset')");
+            + ", 'scan.startup.mode'='earliest-offset'"
+            + (run.is("events", "0") ? ")" : ", 'scan.bounded.mode'='latest-offset')"));
     tables.executeSql(query(run, tables)).await();
     run.committed();
     System.exit(0);
@@ -44,13 +45,21 @@ public final class FlinkSqlPeer {
 
   private static String query(Run run, StreamTableEnvironment tables) {
     if (run.is("workload", "pass-through")) {
-      tables.executeSql(table(run, "seen", run.get("output"), COLUMNS + ", seen BOOLEAN") + ")");
+      tables.executeSql(table(run, "seen", run.get("output"), COLUMNS + ", seen BOOLEAN") + delivery(run) + ")");
       return "INSERT INTO seen SELECT k, id, PROCESSED(`user`), page, amount, `at`, referrer, TRUE FROM events";
     }
     String field = run.is("workload", "repartitioned-count") ? "page" : "`user`";
     // Nothing reads the counts: as in the other programs they stay in the state.
     tables.executeSql("CREATE TEMPORARY TABLE counts (`user` STRING, n BIGINT) WITH ('connector'='blackhole')");
     return "INSERT INTO counts SELECT u, COUNT(*) FROM (SELECT PROCESSED(" + field + ") AS u FROM events) GROUP BY u";
+  }
+
+  private static String delivery(Run run) {
+    // The broker refuses the connector's own time-out, an hour.
+    return run.is("guarantee", "exactly-once")
+        ? ", 'sink.delivery-guarantee'='exactly-once', 'sink.transactional-id-prefix'='" + run.get("id") + "'"
+            + ", 'properties.transaction.timeout.ms'='600000'"
+        : "";
   }
 
   private static String table(Run run, String name, String topic, String columns) {

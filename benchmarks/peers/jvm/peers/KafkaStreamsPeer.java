@@ -124,6 +124,9 @@ public final class KafkaStreamsPeer {
     settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
     settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, run.get("commit-ms"));
     settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
+    if (run.is("linger", "none")) {
+      settings.put(StreamsConfig.producerPrefix("linger.ms"), 0);
+    }
     if (run.is("guarantee", "exactly-once")) {
       settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
     }

@@ -1,0 +1,87 @@
+"""The latencies as tables for a page, and as a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+import matplotlib as mpl
+
+from benchmarks.latency.running import Latency
+
+mpl.use("svg")
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+#: The repeats of one row by rate.
+Rates = Mapping[int, Sequence[Latency]]
+_PERCENTILES = ("p50_ms", "p99_ms", "p999_ms")
+_OURS, _OTHERS = "#2a6f97", "#8a9299"
+
+
+def tables(found: Sequence[Latency]) -> dict[str, dict[str, Rates]]:
+    """By title and name, in the order of measurement."""
+    made: dict[str, dict[str, dict[int, list[Latency]]]] = {}
+    for each in found:
+        title = f"{each.guarantee}, commits every {each.commit_ms} ms"
+        made.setdefault(title, {}).setdefault(each.name, {}).setdefault(each.rate, []).append(each)
+    return {title: dict(rows) for title, rows in made.items()}
+
+
+def markdown(found: Sequence[Latency], failed: Mapping[str, str]) -> str:
+    """A table for each guarantee and interval, and why others were not measured."""
+    return "\n".join(_markdown(found, failed)) + "\n"
+
+
+def _markdown(found: Sequence[Latency], failed: Mapping[str, str]) -> Iterator[str]:
+    rates = sorted({each.rate for each in found})
+    for title, rows in tables(found).items():
+        yield f"### {title}\n"
+        cells = [f"{rate:,} msg/s: p50 / p99 / p99.9 ms | cores" for rate in rates]
+        yield f"| system | {' | '.join(cells)} |"
+        yield f"| --- |{' ---: |' * 2 * len(rates)}"
+        for name, row in rows.items():
+            yield f"| {name} | {' | '.join(_cells(row.get(rate, ())) for rate in rates)} |"
+        yield ""
+    yield from (f"- {name}: not measured: {reason}" for name, reason in failed.items())
+
+
+def _cells(repeats: Sequence[Latency]) -> str:
+    if not repeats:
+        return "- | -"
+    values = (f"{_middle(repeats, name):.1f}" for name in _PERCENTILES)
+    return f"{' / '.join(values)} | {_middle(repeats, 'cores'):.2f}"
+
+
+def _middle(repeats: Sequence[Latency], figure: str) -> float:
+    return median(getattr(each, figure) for each in repeats)
+
+
+def plot(found: Sequence[Latency], file: Path) -> None:
+    """A row of plots for each table, a column for each rate: a line from p50 to p99.9 for each system, with p99 on it."""
+    made, rates = tables(found), sorted({each.rate for each in found})
+    names = list(dict.fromkeys(each.name for each in found))
+    size = (3 + 3.2 * len(rates), 1 + 0.28 * len(names) * len(made))
+    figure, grid = plt.subplots(len(made), len(rates), figsize=size, sharex=True, sharey=True, squeeze=False)
+    for axes, (title, rows) in zip(grid, made.items(), strict=True):
+        for ax, rate in zip(axes, rates, strict=True):
+            ax.set_title(f"{title}, {rate:,} msg/s", fontsize=8)
+            _draw(ax, rows, rate, names)
+    for ax in grid[-1]:
+        ax.set_xlabel("ms: p50, p99, p99.9", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(file, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _draw(ax: Axes, rows: Mapping[str, Rates], rate: int, names: Sequence[str]) -> None:
+    ax.set_xscale("log")
+    ax.grid(axis="x", which="major", color="#dddddd")
+    ax.set_yticks(range(len(names)), names, fontsize=7)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    for place, name in enumerate(names):
+        if repeats := rows.get(name, {}).get(rate):
+            values = [_middle(repeats, each) for each in _PERCENTILES]
+            color = _OURS if name.startswith("samzapy") else _OTHERS
+            ax.plot(values, [place] * len(values), color=color, marker="o", markersize=3)
