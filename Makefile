@@ -100,8 +100,9 @@ bench-peers: java ## download other stream processors (Maven, PyPI) and compare 
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python -m benchmarks.reporting.page
 
-bench-latency: java ## latency of samzapy and other stream processors, from append to readable; writes benchmarks/results/latency.{json,md,svg}
+bench-latency: java ## latency of samzapy and other stream processors, from append to readable; writes benchmarks/results/latency.*, the table and the plot of the docs
 	$(BIN)/python -m benchmarks.latency $(if $(REPEATS),--repeats $(REPEATS))
+	$(BIN)/python -m benchmarks.reporting.page
 
 pictures: install ## run the jobs of the gallery and draw their results into docs/pictures/gallery
 	$(BIN)/python configs/gallery/pictures.py docs/pictures/gallery

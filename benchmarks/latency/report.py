@@ -50,11 +50,12 @@ def _markdown(found: Sequence[Latency], failed: Mapping[str, str]) -> Iterator[s
 def _cells(repeats: Sequence[Latency]) -> str:
     if not repeats:
         return "- | -"
-    values = (f"{_middle(repeats, name):.1f}" for name in _PERCENTILES)
-    return f"{' / '.join(values)} | {_middle(repeats, 'cores'):.2f}"
+    values = (f"{middle(repeats, name):.1f}" for name in _PERCENTILES)
+    return f"{' / '.join(values)} | {middle(repeats, 'cores'):.2f}"
 
 
-def _middle(repeats: Sequence[Latency], figure: str) -> float:
+def middle(repeats: Sequence[Latency], figure: str) -> float:
+    """The median of a figure."""
     return median(getattr(each, figure) for each in repeats)
 
 
@@ -82,6 +83,6 @@ def _draw(ax: Axes, rows: Mapping[str, Rates], rate: int, names: Sequence[str]) 
     ax.set_ylim(len(names) - 0.5, -0.5)
     for place, name in enumerate(names):
         if repeats := rows.get(name, {}).get(rate):
-            values = [_middle(repeats, each) for each in _PERCENTILES]
+            values = [middle(repeats, each) for each in _PERCENTILES]
             color = _OURS if name.startswith("samzapy") else _OTHERS
             ax.plot(values, [place] * len(values), color=color, marker="o", markersize=3)

@@ -30,7 +30,8 @@ _number = count(1).__next__
 
 
 class _Marking(InitableTask, ClosableTask):
-    """Marks the process's first and last message. A container commits before it closes its tasks."""
+    """Marks the process's first and last message; a run without end has no last one. A container commits before it
+    closes its tasks."""
 
     #: Messages that all tasks of this process have processed in batches, and whether there was a batch.
     done = 0
@@ -55,7 +56,7 @@ class _Marking(InitableTask, ClosableTask):
     def _after_batch(self, messages: int) -> None:
         """After a batch of so many."""
         _Marking.done += messages
-        if _Marking.done >= self._last:
+        if 0 < self._last <= _Marking.done:
             mark(self._marks, LAST)
 
 

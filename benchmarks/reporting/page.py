@@ -1,4 +1,4 @@
-"""Writes the tables of docs/reference/benchmarks.md from the files of results, and copies the plot beside it:
+"""Writes the tables of docs/reference/benchmarks.md from the files of results, and copies the plots beside it:
 python -m benchmarks.reporting.page
 
 A table of the page stands between `<!-- table: NAME -->` and `<!-- end -->`. A test holds the page against the files.
@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from benchmarks.latency.report import middle, tables
+from benchmarks.latency.running import Latency
 from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.launchers import KEYED_COUNT
 from benchmarks.peers.report import Row as PeerRow
@@ -23,6 +25,8 @@ from samzapy.bench.measuring import Measurement
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 #: The plot of the page, and the one of the results.
 PLOT, MEASURED_PLOT = ROOT / "docs" / "pictures" / "peers.svg", RESULTS / "peers.svg"
+#: What `make bench-latency` keeps, and the rate of the page's table.
+LATENCY, RATE = RESULTS / "latency.json", 10_000
 
 _TABLE = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -174,13 +178,27 @@ def peers_table(title: str, found: Sequence[PeerRow]) -> Lines:
         )
 
 
+def latency_table(found: Sequence[Latency]) -> Lines:
+    """A row for each stream processor: p50 and p99 in each guarantee and interval."""
+    made = tables([each for each in found if each.rate == RATE])
+    yield from _head(f"{RATE:,} msg/s: p50 / p99", *made)
+    for name in dict.fromkeys(each.name for each in found):
+        runs = (rows.get(name, {}).get(RATE, ()) for rows in made.values())
+        yield _row(
+            name, *(f"{middle(each, 'p50_ms'):.1f} / {middle(each, 'p99_ms'):.1f} ms" if each else "" for each in runs)
+        )
+
+
 def of_files() -> dict[str, str]:
     """The text of every table of the page, by name, from the kept results."""
     found = Figures(read(LATEST))
-    tables = {name: list(table(found)) for name, table in TABLES.items()}
+    texts = {name: list(table(found)) for name, table in TABLES.items()}
     runs = _peer_runs()
-    tables["peers-keyed-count"] = list(peers_table("keyed count", peer_rows(_as_measured(runs), KEYED_COUNT, runs)))
-    return {name: "\n".join(lines) for name, lines in tables.items()}
+    texts["peers-keyed-count"] = list(peers_table("keyed count", peer_rows(_as_measured(runs), KEYED_COUNT, runs)))
+    if LATENCY.exists():
+        kept = json.loads(LATENCY.read_text(encoding="utf-8"))["runs"]
+        texts["latency"] = list(latency_table([Latency(**run) for run in kept]))
+    return {name: "\n".join(lines) for name, lines in texts.items()}
 
 
 def _peer_runs() -> dict[str, list[Measurement]]:
@@ -205,9 +223,11 @@ def with_tables(page: str, made: Mapping[str, str]) -> str:
 
 
 def main() -> None:
-    """Rewrite the page and its plot."""
+    """Rewrite the page and its plots."""
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), of_files()), encoding="utf-8")
     PLOT.write_bytes(MEASURED_PLOT.read_bytes())
+    if LATENCY.exists():
+        (PLOT.parent / "latency.svg").write_bytes((RESULTS / "latency.svg").read_bytes())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from benchmarks.latency.percentiles import percentiles
 from benchmarks.latency.reader import Received
 from benchmarks.latency.report import markdown, plot
 from benchmarks.latency.running import Latency
+from benchmarks.reporting.page import latency_table
 
 MS = 1_000_000
 
@@ -56,3 +57,8 @@ def test_a_row_has_the_medians_of_its_repeats_and_a_gap_where_there_is_none(tmp_
     assert "- third: not measured: no Java" in text
     plot(found, tmp_path / "latency.svg")
     assert (tmp_path / "latency.svg").read_text().startswith("<?xml")
+
+
+def test_the_table_of_the_page_has_one_rate():
+    found = [latency("samzapy", rate, 4) for rate in (1_000, 10_000)] + [latency("other", 1_000, 5)]
+    assert list(latency_table(found))[-2:] == ["| samzapy | 4.0 / 8.0 ms |", "| other | |"]
