@@ -85,3 +85,17 @@ def test_another_commit_runs_its_own_code_in_turns_with_ours(kafka, tmp_path):
         broker.clean()
     finally:
         subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_latency_is_measured_in_each_guarantee(kafka, tmp_path):
+    command = [sys.executable, "-m", "benchmarks.latency", "--bootstrap", kafka, "--output", str(tmp_path)]
+    command += ["--only", "no system", "--only", "samzapy, pipeline", "--commit-ms", "1000", "--rate", "500"]
+    command += ["--seconds", "3", "--warm-up-s", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    runs = json.loads((tmp_path / "latency.json").read_text())["runs"]
+    direct, at_least_once, exactly_once = (run["p50_ms"] for run in runs)
+    assert 0 < direct < at_least_once < exactly_once, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"latency.json", "latency.md", "latency.svg"}
