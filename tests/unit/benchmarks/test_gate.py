@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
-from benchmarks.gate.against import compare
+from benchmarks.gate.against import compare, last_release
 from benchmarks.gate.changes import Change, changes
 from benchmarks.reporting.results import Spread
 from benchmarks.workloads.base import Comparison, Workload
 from samzapy.bench.measuring import Measurement, MeasurementFailed
+from samzapy.errors import EnvironmentFailure
 
 
 def spread(low, middle, high):
@@ -83,3 +86,26 @@ def test_a_variant_unknown_to_the_other_commit_is_left_out():
     found = compare(here, there, ["local", "local.new"], 1, said.append)
     assert [change.name for change in found] == ["canned local"]
     assert "canned 1/1 local.new there: local.new: no such task" in said
+
+
+def test_the_gate_is_beside_the_newest_tag_or_where_the_branch_left_main(tmp_path):
+    def git(*command):
+        done = subprocess.run(
+            ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", *command],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip()
+
+    git("init", "--quiet", "--initial-branch", "main")
+    with pytest.raises(EnvironmentFailure, match="--against COMMIT"):
+        last_release(tmp_path)
+    git("commit", "--quiet", "--allow-empty", "--message", "one")
+    fork = git("rev-parse", "HEAD")
+    git("checkout", "--quiet", "-b", "topic")
+    git("commit", "--quiet", "--allow-empty", "--message", "two")
+    assert last_release(tmp_path) == fork
+    git("tag", "v0.2.0")
+    git("commit", "--quiet", "--allow-empty", "--message", "three")
+    assert last_release(tmp_path) == "v0.2.0"
