@@ -5,7 +5,6 @@ from __future__ import annotations
 from benchmarks.workloads.base import Workload
 from benchmarks.workloads.guarantees import Guarantees, Tasks
 from benchmarks.workloads.keyed_count import KeyedCount
-from benchmarks.workloads.latency import Latency
 from benchmarks.workloads.operator_jobs import OperatorJobs
 from benchmarks.workloads.pass_through import PassThrough
 from benchmarks.workloads.recovery import Restart, Restore, RestoreLarge
@@ -20,7 +19,6 @@ WORKLOADS: dict[str, type[Workload]] = {
         RestoreLarge,
         Restart,
         Takeover,
-        Latency,
         Guarantees,
         Tasks,
         OperatorJobs,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
@@ -27,23 +25,6 @@ def each_json(messages: Sequence[Message], counts: Mapping[int, Counts], positio
         values = of_partition.values
         of_partition.dirty[user] = values[user] = values.get(user, 0) + 1
         positions[partition] = message.offset() + 1
-
-
-def each_json_timed(latencies_ns: array[int]) -> Fold:
-    """As `each_json`; `latencies_ns` gets how long ago each event was written, by its own `at_ns`."""
-
-    def fold(messages: Sequence[Message], counts: Mapping[int, Counts], positions: Positions) -> None:
-        loads, now = orjson.loads, time.time_ns
-        for message in messages:
-            partition = message.partition()
-            of_partition = counts[partition]
-            event = loads(message.value())
-            user, values = event["user"], of_partition.values
-            of_partition.dirty[user] = values[user] = values.get(user, 0) + 1
-            positions[partition] = message.offset() + 1
-            latencies_ns.append(now() - event["at_ns"])
-
-    return fold
 
 
 def each_typed(messages: Sequence[Message], counts: Mapping[int, Counts], positions: Positions) -> None:

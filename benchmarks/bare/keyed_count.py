@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from array import array
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +67,9 @@ def main() -> None:
     watch = Stopwatch()
     consumer = assigned_consumer(options.bootstrap, options.input, positions)
     committer = Committer(options.bootstrap, options.changelog, options.checkpoints, counts)
-    latencies = array("q")
-    fold = _fold(options, latencies)
-    if options.ready:
-        Path(options.ready).touch()
-    done, due, expected = 0, 0.0, options.expected
-    while done < expected if expected else any(positions[p] < end for p, end in ends.items()):
+    fold: Any = folds.each_json_bounded if options.keep == BOUNDED else FOLDS[options.fold]
+    done, due = 0, 0.0
+    while any(positions[p] < end for p, end in ends.items()):
         messages = consume(consumer)
         fold(messages, counts, positions)
         done += len(messages)
@@ -83,16 +79,10 @@ def main() -> None:
             committer.commit(positions)
             due = now + COMMIT_S
     committer.commit(positions)
-    watch.report(done, changelog_records=committer.records, latencies_ns=list(latencies))
+    watch.report(done, changelog_records=committer.records)
     for of_partition in counts.values():
         of_partition.close()
     consumer.close()
-
-
-def _fold(options: argparse.Namespace, latencies: array[int]) -> Any:
-    if options.expected:
-        return folds.each_json_timed(latencies)
-    return folds.each_json_bounded if options.keep == BOUNDED else FOLDS[options.fold]
 
 
 def _counts(keep: str, folder: Path) -> Counts:
@@ -107,8 +97,6 @@ def _options() -> argparse.Namespace:
         parser.add_argument(name, required=True)
     parser.add_argument("--fold", choices=list(FOLDS), default="json")
     parser.add_argument("--keep", choices=(DICT, BOUNDED, MEMORY), default=DICT)
-    parser.add_argument("--expected", type=int, default=0)
-    parser.add_argument("--ready", help="a file to create when the loop is about to read")
     return parser.parse_args()
 
 

@@ -26,7 +26,6 @@ LATEST = RESULTS / "latest.json"
 _NUMBERS = re.compile(r"\[[\s\d.,e+-]*\]")
 #: Repeats by workload and variant.
 Repeats = Mapping[str, Mapping[str, Sequence[Measurement]]]
-PERCENTILES = ("p50_ms", "p99_ms", "p99.9_ms")
 #: Seconds from a container's start to the end of its first message, of the tasks that mark it.
 FIRST_MESSAGE = "first_message_s"
 #: Of a run with many tasks: seconds from before the job is prepared to the end of its first message, and what the
@@ -59,7 +58,7 @@ class Spread:
 def figures(repeats: Sequence[Measurement]) -> dict[str, list[float]]:
     """Every figure of every repeat, by its name."""
     found = {name: [figure(measured) for measured in repeats] for name, figure in _FIGURES.items()}
-    for name in (*PERCENTILES, "changelog_records_per_put", "commits", FIRST_MESSAGE, *START):
+    for name in ("changelog_records_per_put", "commits", FIRST_MESSAGE, *START):
         if all(name in measured.more for measured in repeats):
             found[name] = [measured.more[name] for measured in repeats]
     return found
@@ -75,7 +74,7 @@ def ratios(repeats: Repeats) -> dict[str, Spread]:
 
     `<workload>[.<way>].throughput` and `.cpu` are over the plain loop by hand; a way is that of a variant without
     `local`. `<workload>[.<way>]/<other>.cpu` is over another variant: the loop by hand with the same means,
-    at-least-once. Latencies are `.p50` and so on, first messages `.first_message`.
+    at-least-once. First messages are `.first_message`.
     """
     found: dict[str, Spread] = {}
     for workload, variants in repeats.items():
@@ -96,8 +95,6 @@ def _ratios(prefix: str, ours: Mapping[str, list[float]], theirs: Mapping[str, l
 def _ratio_names(ours: Mapping[str, object]) -> dict[str, str]:
     if FIRST_MESSAGE in ours:
         return {FIRST_MESSAGE.removesuffix("_s"): FIRST_MESSAGE}
-    if PERCENTILES[0] in ours:
-        return {name.removesuffix("_ms"): name for name in PERCENTILES} | {"cpu": "cpu_s_per_million"}
     return {"throughput": "messages_per_s", "cpu": "cpu_s_per_million"}
 
 

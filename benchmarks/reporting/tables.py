@@ -8,7 +8,7 @@ from statistics import median
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from benchmarks.reporting.results import FIRST_MESSAGE, PERCENTILES, START, Repeats, figures, ratios
+from benchmarks.reporting.results import FIRST_MESSAGE, START, Repeats, figures, ratios
 from benchmarks.reporting.targets import targets
 from benchmarks.workloads.guarantees import Tasks
 from samzapy.bench.report import memory_cell
@@ -36,19 +36,6 @@ def results_table(repeats: Repeats) -> Table:
             )
         table.add_section()
     table.caption = "memory: largest of the repeats, on Spark driver + JVM + worker; log/put: changelog records a put"
-    return table
-
-
-def latency_table(repeats: Repeats) -> Table:
-    """Milliseconds from before the append to after the processing, medians of the repeats' percentiles."""
-    table = _table("latency in ms: median (min - max)", "variant")
-    for name in PERCENTILES:
-        table.add_column(name.removesuffix("_ms"), justify="right", no_wrap=True)
-    for variants in repeats.values():
-        for variant, runs in variants.items():
-            found = figures(runs)
-            if PERCENTILES[0] in found:
-                table.add_row(variant, *(_spread(found[name], ".1f") for name in PERCENTILES))
     return table
 
 
@@ -119,7 +106,6 @@ TABLES: tuple[Callable[[Repeats], Table], ...] = (
     results_table,
     restarts_table,
     tasks_table,
-    latency_table,
     ratios_table,
     targets_table,
 )

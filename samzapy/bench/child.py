@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from samzapy.admin.user_code import make_importable
 from samzapy.bench.measuring import LOCAL, MAIN, SPARK, WORKER
-from samzapy.bench.tasks import MARKS_KEY, Stretch, read_stretch
+from samzapy.bench.tasks import MARKS_KEY, read_stretch
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
@@ -66,7 +66,7 @@ def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:
     end, used = time.monotonic(), time.process_time() - cpu
     marks = config.resolved.get(MARKS_KEY)
     stretch = read_stretch(Path(marks)) if marks else None
-    measured: dict[str, Any] = {"messages": outcome.status.processed, "more": _more(outcome, stretch)}
+    measured: dict[str, Any] = {"messages": outcome.status.processed, "more": _more(outcome)}
     measured["more"] |= {"prepare_s": start - began, "run_s": end - start}
     if stretch is not None:
         if stretch.first is not None:
@@ -77,18 +77,15 @@ def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:
     return {**measured, "cpu_s": used, "cpu_of": [MAIN], "start": start, "end": end}
 
 
-def _more(outcome: JobOutcome, stretch: Stretch | None) -> dict[str, Any]:
+def _more(outcome: JobOutcome) -> dict[str, Any]:
     status = outcome.status
     restored = status.restored
-    more: dict[str, Any] = {
+    return {
         "commits": status.commits,
         "restored_records": sum(store.records for store in restored),
         "restored_s": max((store.seconds for store in restored), default=0.0),
         "restored_from": sorted({store.source for store in restored}),
     }
-    if stretch is not None and stretch.latencies_ns:
-        more["latencies_ns"] = list(stretch.latencies_ns)
-    return more
 
 
 if __name__ == "__main__":

@@ -11,20 +11,18 @@ import json
 import operator
 import os
 import time
-from array import array
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from samzapy.api.batch import BatchTask, MessageBatch
-from samzapy.api.collector import MessageCollector, RequestScope, TaskCoordinator
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
-from samzapy.api.task import ClosableTask, InitableTask, StreamTask, WindowableTask
+from samzapy.api.task import ClosableTask, InitableTask, StreamTask
 
 #: The key of the job file that names the marks' file; without it nothing is written.
 MARKS_KEY = "bench.marks"
@@ -33,31 +31,29 @@ READY, FIRST, CLOSED = "ready", "first", "closed"
 
 class Mark(NamedTuple):
     """One moment of one task's process. `at` is `time.monotonic`, one clock for all processes of a machine; `cpu_s` is
-    the process's, user and system, all threads; `latencies_ns` are the process's own."""
+    the process's, user and system, all threads."""
 
     event: str
     pid: int
     at: float
     cpu_s: float
-    latencies_ns: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """The measured stretch of a run, from the first ready task to the last closed one. Latencies are in each process's
-    order. `first`: the time when the first message was processed, None if its task does not mark it."""
+    """The measured stretch of a run, from the first ready task to the last closed one. `first`: the time when the first
+    message was processed, None if its task does not mark it."""
 
     start: float
     end: float
     cpu_s: float
     cpu_before_s: float
-    latencies_ns: tuple[int, ...]
     first: float | None = None
 
 
-def append_mark(path: str, event: str, latencies_ns: Sequence[int] = ()) -> None:
+def append_mark(path: str, event: str) -> None:
     """Add a mark of this process, as of now, to the file at `path`."""
-    mark = Mark(event, os.getpid(), time.monotonic(), time.process_time(), latencies_ns)
+    mark = Mark(event, os.getpid(), time.monotonic(), time.process_time())
     with Path(path).open("a", encoding="utf-8") as file:
         file.write(json.dumps(mark) + "\n")
 
@@ -80,7 +76,6 @@ def read_stretch(path: Path) -> Stretch | None:
         end=max(mark.at for mark in closed.values()),
         cpu_s=sum(mark.cpu_s for mark in closed.values()) - before,
         cpu_before_s=before,
-        latencies_ns=tuple(ns for mark in marks if mark.event == CLOSED for ns in mark.latencies_ns),
         first=min((mark.at for mark in marks if mark.event == FIRST and mark.pid in closed), default=None),
     )
 
@@ -97,11 +92,7 @@ class Marked(InitableTask, ClosableTask):
 
     def close(self) -> None:
         if self._marks:
-            append_mark(self._marks, CLOSED, self.take_latencies())
-
-    def take_latencies(self) -> list[int]:
-        """The latencies in nanoseconds that were noted since the last call; none here."""
-        return []
+            append_mark(self._marks, CLOSED)
 
 
 class _Sending(Marked):
@@ -180,35 +171,6 @@ class FirstMessageTask(KeyedCountTask):
         if self._is_first and self._marks:
             append_mark(self._marks, FIRST)
         self._is_first = False
-
-
-class LatencyTask(KeyedCountTask, WindowableTask):
-    """The keyed count of events with the time of their writing (`at_ns`); notes their latency.
-
-    The container stops when its tasks have seen `bench.expected` events.
-    """
-
-    #: Of all tasks in the process.
-    latencies_ns = array("q")
-
-    def init(self, context: Context) -> None:
-        self._expected = int(context.job.config["bench.expected"])
-        super().init(context)
-
-    def process(
-        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
-        super().process(envelope, collector, coordinator)
-        self.latencies_ns.append(time.time_ns() - envelope.message["at_ns"])
-
-    def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        if len(self.latencies_ns) >= self._expected:
-            coordinator.shutdown(RequestScope.ALL_TASKS_IN_CONTAINER)
-
-    def take_latencies(self) -> list[int]:
-        taken = self.latencies_ns.tolist()
-        del self.latencies_ns[:]
-        return taken
 
 
 Batch = MessageBatch[Any, Any]
