@@ -1,6 +1,7 @@
 """Runs of pipelines to the end of their inputs, in several containers: each ends by itself, when all is processed."""
 
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -38,15 +39,20 @@ class Scene:
     def run(self, fatal=""):
         """Run to the end; `fatal`: the step and number of the commit at which a container dies."""
         mark = self._folder / f"died-at-{fatal}"
-        environ = {"PYTHONPATH": f"{TESTS}:{TESTS / 'jobs'}", "COUNTING": self._counting}
-        environ |= {"FATAL": f"{fatal}:{mark}"} if fatal else {}
-        options = [f"--config={key}={value}" for key, value in self._keys.items()]
-        job = JobProcess(self._folder, "counting_pipeline:pipeline", "--until-end", *options, **environ)
-        try:
+        with closing(self._start("--until-end", **({"FATAL": f"{fatal}:{mark}"} if fatal else {}))) as job:
             assert job.wait(120) == 0, job.errors
-        finally:
-            job.close()
         assert mark.exists() == bool(fatal)
+
+    def kill_driver(self, processed):
+        """Run, and end the driver with SIGKILL when its containers have processed so many messages."""
+        with closing(self._start()) as job:
+            job.until_status(lambda status: status["processed"] >= processed)
+            job.kill()
+
+    def _start(self, *arguments, **environ):
+        environ |= {"PYTHONPATH": f"{TESTS}:{TESTS / 'jobs'}", "COUNTING": self._counting}
+        options = [f"--config={key}={value}" for key, value in self._keys.items()]
+        return JobProcess(self._folder, "counting_pipeline:pipeline", *arguments, *options, **environ)
 
     def check(self):
         """All that was sent is in the results, exactly once if the guarantee says so, and nothing between the stages is
@@ -62,6 +68,14 @@ class Scene:
         assert all(number_of(found[key]) >= number_of(expected[key]) for key in expected)
         for between in ["by-page", "by-letter"][: self._stages - 1]:
             assert self._around.read(f"{self._name}-{between}") == []
+
+
+def on(kafka):
+    """The keys of a system on the run's broker."""
+    return {
+        "systems.kafka.consumer.bootstrap.servers": kafka,
+        "systems.kafka.default.stream.replication.factor": "1",
+    }
 
 
 def number_of(result):
@@ -81,12 +95,19 @@ def test_runs_end_when_all_is_processed_and_through_kills(tmp_path, stages, guar
 
 @pytest.mark.kafka
 def test_runs_on_kafka_end_and_leave_nothing_between_the_stages(tmp_path, kafka):
-    keys = {
-        "systems.kafka.consumer.bootstrap.servers": kafka,
-        "systems.kafka.default.stream.replication.factor": "1",
-    }
-    scene = Scene(tmp_path, "counting-on-kafka", 3, "exactly-once", "kafka", **keys)
+    scene = Scene(tmp_path, "counting-on-kafka", 3, "exactly-once", "kafka", **on(kafka))
     for fatal in ("", "commit.5:2"):
         scene.write(500)
         scene.run(fatal)
         scene.check()
+
+
+@pytest.mark.kafka
+def test_totals_on_kafka_are_exact_after_kills_of_the_driver(tmp_path, kafka):
+    keys = on(kafka) | {"task.commit.ms": "300", "job.spark.master": "local[2]"}
+    scene = Scene(tmp_path, "counting-again", 2, "exactly-once", "kafka", **keys)
+    for _ in range(2):
+        scene.write(20_000)
+        scene.kill_driver(processed=5_000)
+    scene.run()
+    scene.check()
