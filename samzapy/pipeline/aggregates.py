@@ -104,7 +104,10 @@ def Top(count: int, value: Value = None) -> Part:  # noqa: N802
     return Part(_Top(count), value)
 
 
-def _part_of(fold: Aggregation) -> Part:
+def _part_of(name: str, fold: object) -> Part:
+    if not isinstance(fold, Aggregation):
+        hint = "; a window's name is window(..., name=)" if name == "name" else ""
+        raise TypeError(f"aggregate: expected an aggregation such as Count() for {name}, got {fold!r:.100}{hint}")
     return Part(_Items() if isinstance(fold, _Distinct) else fold)
 
 
@@ -114,7 +117,7 @@ class Named(Aggregation):
     def __init__(self, parts: Mapping[str, Part | Aggregation], kind: Any = None) -> None:
         """`kind`: the class of the messages. A part that takes whole messages takes them in plain form."""
         whole = None if kind is None else form_of(kind).to_plain
-        item = {name: part if isinstance(part, Part) else _part_of(part) for name, part in parts.items()}
+        item = {name: part if isinstance(part, Part) else _part_of(name, part) for name, part in parts.items()}
         self._parts = {
             name: replace(part, value=whole) if part.value is None and not isinstance(part.fold, _Count) else part
             for name, part in item.items()

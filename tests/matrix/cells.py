@@ -67,7 +67,7 @@ CLUSTER = Step(
             "exec samzapy run hello.properties --until-end --master 'local-cluster[2,1,1024]'"
         ),
     ),
-    "6 messages",
+    "1,000 messages",
 )
 BROKER = Step(
     "broker",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import keyword
 import re
+import runpy
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -28,18 +31,45 @@ from samzapy.config.streams.systems import new_stream
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.version import VERSION
 
+
+class _Kind(NamedTuple):
+    """A template: what its job does, its outputs, a store with entries to look at (empty if none), and the folders that
+    have its files, in the order in which they are searched."""
+
+    title: str
+    outputs: tuple[str, ...]
+    store: str
+    folders: tuple[str, ...]
+
+
+_KINDS = {
+    "count": _Kind("Counts the visits of each visitor.", ("counts",), "visits", ("count",)),
+    "windows": _Kind(
+        "Counts the visits of each visitor per minute.",
+        ("counts", "late"),
+        "",
+        ("windows", "pipeline", "count"),
+    ),
+    "join": _Kind("Joins orders with their payments.", ("settled",), "", ("join", "pipeline")),
+    "batch": _Kind("Counts the visits of each visitor, a batch at a time.", ("counts",), "visits", ("batch", "count")),
+    "pipeline": _Kind("Counts the visits of each page.", ("counts",), "visits", ("pipeline", "count")),
+    "cdc": _Kind(
+        "Joins orders with a table of customers, from the changes of a database.",
+        ("known",),
+        "customers",
+        ("cdc", "pipeline"),
+    ),
+}
 #: The files of a project by their templates' names, both with `$name`.
 _FILES = {
     "task.py.txt": "$name.py",
     "job.properties.txt": "$name.properties",
     "test.py.txt": "test_$name.py",
-    "input.tsv.txt": "input.tsv",
+    "generate.py.txt": "generate.py",
     "README.md.txt": "README.md",
     "gitignore.txt": ".gitignore",
     "pyproject.toml.txt": "pyproject.toml",
 }
-#: The templates that differ for messages with classes, and for pipelines.
-_OTHERS = {"task.py.txt", "job.properties.txt", "test.py.txt"}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _PARTITIONS = 2
 
@@ -53,22 +83,32 @@ _PARTITIONS = 2
     default=Path(),
     help="The parent folder of the project; default: the current folder.",
 )
-@click.option("--typed", "kind", flag_value="typed_", help="Add classes for the messages and the values of the store.")
-@click.option("--pipeline", "kind", flag_value="pipeline_", help="Write a pipeline in place of a task, with classes.")
-def init(name: str, parent: Path, kind: str | None) -> None:
-    """Create the folder NAME with a task, its job file, its tests and some input.
+@click.option("--template", "kind", type=click.Choice(list(_KINDS)), default="count", show_default=True)
+def init(name: str, parent: Path, kind: str) -> None:
+    r"""Create the folder NAME with a job, its tests and some input.
+
+    \b
+    count     a task that counts by key
+    windows   a pipeline that counts per minute of event time, with late messages apart
+    join      a pipeline that joins two streams within ten minutes
+    batch     a task that gets messages as columns
+    pipeline  a pipeline with a repartition
+    cdc       a pipeline that joins a stream with the changes of a table
 
     NAME becomes the task's module: 1 to 40 of a-z 0-9 _, without a _ at the end, and not the name of an installed
     module. The command never overwrites existing files.
     """
-    folder, messages = _create(name, parent, kind or "")
-    click.echo(f"created {folder}, with {messages} messages in local.{name}-input; now:")
-    run, read = f"samzapy run {name}.properties --until-end", f"samzapy topic read local.{name}-counts"
-    for command in (f"cd {shlex.quote(str(folder))}", "pytest", run, f"{read} --job {name}.properties"):
+    folder, messages = _create(name, parent, _KINDS[kind])
+    click.echo(f"created {folder}, with {messages:,} messages of input; now:")
+    read = f"samzapy topic read local.{name}-{_KINDS[kind].outputs[0]} --max 3 --job {name}.properties"
+    # A pytest of another environment would not find samzapy.
+    missing = [] if importlib.util.find_spec("pytest") else ["python -m pip install pytest"]
+    run = f"samzapy run {name}.properties --until-end"
+    for command in (f"cd {shlex.quote(str(folder))}", *missing, "python -m pytest", run, read):
         click.echo(f"  {command}")
 
 
-def _create(name: str, parent: Path, kind: str) -> tuple[Path, int]:
+def _create(name: str, parent: Path, kind: _Kind) -> tuple[Path, int]:
     """Make the folder of the project, its streams and its input; returns it, and the number of input messages.
 
     Raises ConfigError for a name that cannot be a module, a job and a part of topic names, or exists already,
@@ -84,16 +124,49 @@ def _create(name: str, parent: Path, kind: str) -> tuple[Path, int]:
         folder.mkdir()
     except OSError as cause:
         raise EnvironmentFailure(f"{folder}: cannot make the folder ({cause.strerror})") from cause
-    words = {"name": name, "task": f"{name.title().replace('_', '')}Task", "version": VERSION}
+    words = {"name": name, "task": f"{name.title().replace('_', '')}Task", "version": VERSION, "title": kind.title}
+    look = (
+        f"store scan {name}.properties {kind.store} --limit 3" if kind.store else f"checkpoint show {name}.properties"
+    )
+    words |= {"output": f"{name}-{kind.outputs[0]}", "state": look}
+    words |= {"shown": "its state" if kind.store else "how far it is, also in event time"}
+    words |= {part: _filled(kind, f"{part}.txt", words).rstrip("\n") for part in ("kafka", "events.py")}
+    words["events"] = words.pop("events.py")
     try:
         for template, path in _FILES.items():
-            source = f"{kind}{template}" if template in _OTHERS else template
-            text = (files("samzapy.cli") / "templates" / source).read_text("utf-8")
-            (folder / Template(path).substitute(words)).write_text(Template(text).substitute(words), "utf-8")
-        return folder, _fill_streams(name, folder)
+            target = folder / Template(path).substitute(words)
+            if template == "README.md.txt":
+                words["streams"] = _commands(name, kind, list(_inputs(folder)))
+            target.write_text(_filled(kind, template, words), "utf-8")
+        return folder, _fill_streams(name, folder, kind)
     except BaseException:
         shutil.rmtree(folder)
         raise
+
+
+def _filled(kind: _Kind, template: str, words: Mapping[str, str]) -> str:
+    """The text of a template with its words: of the first folder that has it, else the one of all kinds."""
+    home = files("samzapy.cli") / "templates"
+    places = [*(home / each / template for each in kind.folders), home / template]
+    found = next((place for place in places if place.is_file()), places[-1])
+    return Template(found.read_text("utf-8")).substitute(words)
+
+
+def _inputs(folder: Path) -> Mapping[str, Callable[[], Iterator[tuple[str, object]]]]:
+    """By stream, what the project's generator makes."""
+    result: Mapping[str, Callable[[], Iterator[tuple[str, object]]]] = runpy.run_path(str(folder / "generate.py"))[
+        "INPUTS"
+    ]
+    return result
+
+
+def _commands(name: str, kind: _Kind, inputs: Sequence[str]) -> str:
+    """The lines of the README that create and fill the streams, as `_fill_streams` does."""
+    streams = [*inputs, *(f"{name}-{output}" for output in kind.outputs)]
+    job = f"--job {name}.properties"
+    lines = [f"samzapy topic create local.{stream} --partitions {_PARTITIONS} {job}" for stream in streams]
+    lines += [f"python generate.py {stream} | samzapy topic write local.{stream} {job}" for stream in inputs]
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def _reasons_against(name: str) -> Iterator[str]:
@@ -116,20 +189,22 @@ def _installed(name: str) -> bool:
     return result is not None and result.origin is not None  # a plain folder does not count as a module
 
 
-def _fill_streams(name: str, folder: Path) -> int:
-    """Create and fill the streams in the folder, as the README does by `samzapy topic create` and `samzapy topic
-    write`."""
+def _fill_streams(name: str, folder: Path, kind: _Kind) -> int:
+    """Create the streams in the folder, and write the input; returns its number of messages."""
     job = load_job(folder / f"{name}.properties", {"systems.local.path": str(folder / ".samzapy" / "local.db")})
-    source = job.task.inputs[0]
-    settings = job.systems[source.system]
+    settings, inputs = job.systems["local"], _inputs(folder)
     with stream_admin(settings) as admin:
-        for stream in (source.stream, f"{name}-counts"):
+        for stream in (*inputs, *(f"{name}-{output}" for output in kind.outputs)):
             admin.create(new_stream(settings, stream, _PARTITIONS))
-    lines = [line.partition(b"\t") for line in (folder / "input.tsv").read_bytes().splitlines()]
+    records = [
+        OutgoingRecord(stream, key.encode(), json.dumps(message).encode())
+        for stream, generated in inputs.items()
+        for key, message in generated()
+    ]
     with stream_producer(settings) as producer:
-        producer.send([OutgoingRecord(source.stream, key, message) for key, _, message in lines])
+        producer.send(records)
         producer.flush()
-    return len(lines)
+    return len(records)
 
 
 #: Columns of the table without a terminal.

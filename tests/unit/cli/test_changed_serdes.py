@@ -63,7 +63,7 @@ def test_where_no_local_store_is_left_the_checkpoint_says_what_the_changelog_was
 
 
 def test_a_class_that_does_not_read_what_the_store_holds_is_refused_in_one_line(samzapy, tmp_path, monkeypatch):
-    assert samzapy("init", "greeted", "--typed")[0] == 0
+    assert samzapy("init", "greeted")[0] == 0
     monkeypatch.chdir(tmp_path / "greeted")
     monkeypatch.setattr(sys, "path", [*sys.path])
     run = ("run", "greeted.properties", "--runner", "local", "--until-end")

@@ -1,8 +1,9 @@
 """`samzapy init`."""
 
-import json
+import os
+import re
+import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,14 +16,18 @@ FILES = [
     ".gitignore",
     ".samzapy",
     "README.md",
+    "generate.py",
     "hello.properties",
     "hello.py",
-    "input.tsv",
     "pyproject.toml",
     "test_hello.py",
 ]
 LONGEST = "a" * 40
-OPTIONS = [(), ("--typed",), ("--pipeline",)]
+KINDS = ["count", "windows", "join", "batch", "pipeline", "cdc"]
+PYPROJECT = Path(__file__).parents[4] / "pyproject.toml"
+TEMPLATES = PYPROJECT.parent / "samzapy" / "cli" / "templates"
+#: The lines of a README that print results.
+SHOWS = "    samzapy (topic read|store scan|checkpoint show)"
 
 
 @pytest.fixture(autouse=True)
@@ -37,57 +42,79 @@ def listed(folder):
     return sorted(path.name for path in folder.iterdir() if path.name != "__pycache__")
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_a_project_has_a_job_its_tests_and_its_input(samzapy, tmp_path, options):
-    code, output, _ = samzapy("init", "hello", *options)
-    assert code == 0
-    assert listed(tmp_path / "hello") == FILES
-    assert output.splitlines() == [
-        "created hello, with 6 messages in local.hello-input; now:",
+@pytest.fixture
+def project(samzapy, tmp_path, monkeypatch, kind):
+    """The folder of a new project, which becomes the working folder; and what the command has printed."""
+    code, output, errors = samzapy("init", "hello", "--template", kind)
+    assert code == 0, errors
+    monkeypatch.chdir(tmp_path / "hello")
+    return tmp_path / "hello", output.splitlines()
+
+
+def tool(*command):
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("kind", ["count"])
+def test_a_project_has_a_job_its_tests_and_its_input(project):
+    folder, printed = project
+    assert listed(folder) == FILES
+    assert printed == [
+        "created hello, with 1,000 messages of input; now:",
         "  cd hello",
-        "  pytest",
+        "  python -m pytest",
         "  samzapy run hello.properties --until-end",
-        "  samzapy topic read local.hello-counts --job hello.properties",
+        "  samzapy topic read local.hello-counts --max 3 --job hello.properties",
     ]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_its_job_file_has_no_problem_and_no_unknown_key(samzapy, tmp_path, options):
-    samzapy("init", "hello", *options)
-    assert load_job(tmp_path / "hello" / "hello.properties", strict=True).warnings == ()
+def test_the_templates_are_those_of_the_folder():
+    assert sorted(KINDS) == sorted(each.name for each in TEMPLATES.iterdir() if each.is_dir())
 
 
-@pytest.fixture
-def counted(samzapy, tmp_path, monkeypatch):
-    """Makes a project and runs its job; the number of messages, the pairs that it has sent, and those of its input."""
-
-    def run(*options):
-        samzapy("init", "hello", *options)
-        monkeypatch.chdir(tmp_path / "hello")
-        code, output, errors = samzapy("run", "hello.properties", "--until-end", "--runner", "local", "--strict")
-        assert code == 0, errors
-        _, sent, _ = samzapy("topic", "read", "local.hello-counts", "--job", "hello.properties")
-        lines = [line.split("\t") for line in Path("input.tsv").read_text().splitlines()]
-        records = [json.loads(line) for line in sent.splitlines()]
-        return int(output.split()[0]), [(each["key"], each["message"]) for each in records], lines
-
-    return run
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_projects_own_tests_pass(project):
+    assert " passed" in tool("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
-@pytest.mark.parametrize("options", [(), ("--typed",)])
-def test_its_job_runs_as_it_was_made_and_counts_its_input(counted, options):
-    count, sent, lines = counted(*options)
-    visitors = [visitor for visitor, _ in lines]
-    counts = sorted((name, message["visits"]) for name, message in sent)
-    assert count == len(lines)
-    assert counts == sorted((name, visitors[: at + 1].count(name)) for at, name in enumerate(visitors))
+@pytest.mark.slow
+def test_the_code_of_all_templates_is_formatted_linted_and_typed(samzapy, tmp_path, monkeypatch):
+    for kind in KINDS:
+        assert samzapy("init", f"a_{kind}", "--template", kind)[0] == 0
+        (tmp_path / f"a_{kind}" / "generate.py").rename(tmp_path / f"a_{kind}" / f"generate_{kind}.py")
+    monkeypatch.chdir(tmp_path)
+    tool("ruff", "format", "--check", "--config", str(PYPROJECT), ".")
+    tool("ruff", "check", "--config", str(PYPROJECT), "--ignore", "D100,D103,INP001,PLR2004", ".")
+    tool("mypy", "--strict", *(f"a_{kind}" for kind in KINDS))
 
 
-def test_its_pipeline_runs_as_it_was_made_and_counts_by_page(counted):
-    count, sent, lines = counted("--pipeline")
-    pages = [json.loads(message)["page"] for _, message in lines]
-    assert count == 2 * len(lines), "each message goes through the stream between the steps"
-    assert {page: total["visits"] for page, total in dict(sent).items()} == Counter(pages)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_project_runs_as_it_was_made_and_its_commands_show_the_results(samzapy, project, kind):
+    folder, printed = project
+    assert load_job(folder / "hello.properties", strict=True).warnings == ()
+    made = int(printed[0].split()[3].replace(",", ""))
+    code, output, errors = samzapy("run", "hello.properties", "--until-end", "--runner", "local", "--strict")
+    assert code == 0, errors
+    # Each message of the pipeline goes through the stream between its steps, too.
+    assert int(output.split()[0].replace(",", "")) == made * (2 if kind == "pipeline" else 1)
+    read, look = [line.split()[1:] for line in (folder / "README.md").read_text().splitlines() if re.match(SHOWS, line)]
+    assert read == printed[-1].split()[1:]
+    assert len(samzapy(*read)[1].splitlines()) == 3
+    assert len(samzapy(*look)[1].splitlines()) >= 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_readmes_commands_make_the_same_streams_as_init(samzapy, project):
+    folder, _ = project
+    before = samzapy("topic", "list", "local", "--path", str(folder / ".samzapy" / "local.db"))[1]
+    (folder / ".samzapy" / "local.db").unlink()
+    lines = (folder / "README.md").read_text().partition("## Begin again")[2].splitlines()
+    script = "\n".join(["set -euo pipefail", *(line for line in lines if line.startswith("    "))])
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", script], env=environment, check=True, capture_output=True, timeout=100)
+    assert samzapy("topic", "list", "local", "--path", str(folder / ".samzapy" / "local.db"))[1] == before
 
 
 @pytest.mark.parametrize(
