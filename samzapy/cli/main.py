@@ -34,6 +34,7 @@ _COMMANDS = {
     "metrics": "Print a Grafana dashboard and alert rules.",
     "pack": "Pack the Python environment of a job's executors into an archive.",
     "kafka": "Start and stop a development Kafka on this machine.",
+    "spark": "Start and stop a development Spark cluster on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs and stores.",
     "verify": "Prove a delivery guarantee under kills, pauses and restarts.",
@@ -45,7 +46,8 @@ _TOGETHER = {
     "drain": "checkpoint",
     "startpoint": "checkpoint",
     "pack": "run",
-    "kafka": "topic",
+    "kafka": "servers",
+    "spark": "servers",
     "demo": "init",
 }
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.

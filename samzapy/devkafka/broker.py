@@ -164,6 +164,24 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return data
 
 
+#: Of `samzapy kafka start`.
+BROKER_FOLDER, BROKER_PORT = Path(".samzapy/kafka"), 9092
+
+
+def development_broker() -> str:
+    """The address of this folder's development broker, else of one on the default port. Raises EnvironmentFailure if
+    neither answers."""
+    running = running_broker(BROKER_FOLDER)
+    if running is not None:
+        return running.bootstrap
+    if answers(BROKER_PORT):
+        return f"{HOST}:{BROKER_PORT}"
+    raise EnvironmentFailure(
+        f"kafka: no broker runs in {BROKER_FOLDER}, and none answers at {HOST}:{BROKER_PORT}: start one with "
+        "`samzapy kafka start`, or name another with --bootstrap or --job"
+    )
+
+
 #: A start renames a larger log to `broker.log.1`.
 LOG_BYTES = 10_485_760
 

@@ -1,5 +1,4 @@
-"""`samzapy topic`: streams of any system, of a job file or that options describe; `samzapy kafka`: a development
-broker."""
+"""`samzapy topic`: streams of any system, of a job file or that options describe."""
 
 from __future__ import annotations
 
@@ -21,9 +20,6 @@ from samzapy.config.loader import as_read, load_job
 from samzapy.config.reading.keys import Reader
 from samzapy.config.streams.systems import new_stream, parse_systems
 from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, UnknownStream
-
-#: The default address of `samzapy kafka start`.
-_DEVELOPMENT_BROKER = "127.0.0.1:9092"
 
 
 class Systems(NamedTuple):
@@ -52,8 +48,9 @@ class Systems(NamedTuple):
         if self.path:
             keys[f"systems.{system}.path"] = self.path
         if on_kafka:
-            for client in ("consumer", "producer"):
-                keys[f"systems.{system}.{client}.bootstrap.servers"] = self.bootstrap or _DEVELOPMENT_BROKER
+            from samzapy.devkafka.broker import development_broker
+
+            keys[f"systems.{system}.consumer.bootstrap.servers"] = self.bootstrap or development_broker()
         reader = Reader(keys)
         systems = parse_systems(reader)
         if reader.problems:
@@ -67,7 +64,7 @@ def _addressed(command: Command) -> Command:
     @click.option("--job", type=FILE, metavar="FILE", help="A job file with the system.")
     @OVERRIDES
     @click.option("--path", metavar="FILE", help="A local system's file; default .samzapy/local.db.")
-    @click.option("--bootstrap", metavar="HOST:PORT", help=f"A Kafka broker; default {_DEVELOPMENT_BROKER}.")
+    @click.option("--bootstrap", metavar="HOST:PORT", help="A Kafka broker; default: that of `samzapy kafka start`.")
     @wraps(command)
     def with_systems(
         *args: Any,
@@ -106,7 +103,7 @@ def topic() -> None:
     """Create, list, describe, read and write streams.
 
     Write a stream as SYSTEM.STREAM. With --job the system is one of the job file. Without --job it is the local system
-    of this folder, or Kafka on this machine if SYSTEM is kafka or --bootstrap is given.
+    of this folder, or its development Kafka if SYSTEM is kafka. --bootstrap names another broker.
     """
 
 
@@ -285,60 +282,3 @@ def _split(line: str, key: str | None) -> tuple[str | None, str]:
         return key, line
     first, tab, rest = line.partition("\t")
     return (first, rest) if tab else (None, line)
-
-
-_folder = click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".samzapy/kafka"),
-    show_default=True,
-    help="The folder of the broker's data and log.",
-)
-
-
-@click.group()
-def kafka() -> None:
-    """Start and stop a real Kafka on this machine, for development: one node, loopback only.
-
-    The command downloads its jars from Maven Central, and verifies them before they run.
-    """
-
-
-@kafka.command()
-@_folder
-@click.option("--port", type=click.IntRange(1, 65535), default=9092, show_default=True, help="The port on 127.0.0.1.")
-@click.option(
-    "--version",
-    envvar="SAMZAPY_KAFKA_VERSION",
-    help="Kafka's version, 4.1.0 by default: 3.9, 4.0, 4.1, 4.4, or one in full. "
-    "Data of a newer version are not for an older one.",
-)
-def start(folder: Path, port: int, version: str | None) -> None:
-    """Start the broker, unless it is already running, and print its address."""
-    from samzapy.devkafka import DevBroker
-
-    click.echo(f"Kafka answers at {DevBroker(folder, port, version=version).start()}; its data and log are in {folder}")
-
-
-@kafka.command()
-@_folder
-def stop(folder: Path) -> None:
-    """Stop the broker. Its data stays."""
-    from samzapy.devkafka import DevBroker
-
-    click.echo("stopped" if DevBroker(folder).stop() else f"no broker runs in {folder}")
-
-
-@kafka.command()
-@_folder
-@click.pass_context
-def status(ctx: click.Context, folder: Path) -> None:
-    """Print the broker's address. The exit code is 3 if the broker does not run."""
-    from samzapy.devkafka import DevBroker
-
-    running = DevBroker(folder).running
-    if running is None:
-        click.echo(f"no broker runs in {folder}")
-        ctx.exit(3)
-    kafka_version = f"Kafka {running.version}".strip()
-    click.echo(f"{kafka_version} answers at {running.bootstrap} (process {running.pid})")

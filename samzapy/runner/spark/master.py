@@ -251,7 +251,11 @@ def _systems(systems: Mapping[str, SystemSettings], address: str) -> Iterator[Co
     for name, settings in systems.items():
         where = system_factory(settings).traits(settings).place
         if where is not None:
-            message = f"its streams are in {where}, which the executors of {address} cannot reach"
+            message = (
+                f"its streams are in {where}, which the executors of {address} cannot reach: use a system that they "
+                "reach, such as kafka (`samzapy kafka start` starts one for development), or a master of this machine, "
+                "such as local[2]"
+            )
             yield ConfigProblem(f"systems.{name}.samza.factory", settings.factory, message)
 
 

@@ -1,18 +1,14 @@
 """A Spark of several hosts: a master, and on loopback addresses of their own workers with folders of their own."""
 
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
-
-from pyspark.find_spark_home import _find_spark_home
 
 from samzapy.devkafka.broker import free_port
+from samzapy.runner.spark.standalone import launch
 from samzapy.verify.processes import end, gone, resume, suspend, until, with_children
 
 _MASTER_HOST = "127.0.0.1"
-_START_S = 60.0
 
 
 class StandaloneCluster:
@@ -33,7 +29,7 @@ class StandaloneCluster:
         self._start_master()
 
     def _start_master(self) -> None:
-        self._launch(_MASTER_HOST, "master.Master", ["--port", str(self._port)], "I have been elected leader")
+        self._launch(_MASTER_HOST, "master.Master", ["--port", str(self._port)])
 
     def state(self, host: str) -> Path:
         """The folder of the stores with a changelog on that host."""
@@ -42,7 +38,7 @@ class StandaloneCluster:
     def start_host(self, host: str) -> None:
         """A worker, and wait until the master knows it."""
         sizes = ["--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / host / "work")]
-        self._launch(host, "worker.Worker", [*sizes, self.master], "Successfully registered with master")
+        self._launch(host, "worker.Worker", [*sizes, self.master])
 
     def lose_host(self, host: str) -> None:
         """SIGKILL to everything on it at once."""
@@ -63,30 +59,8 @@ class StandaloneCluster:
         for host in list(self._running):
             self.lose_host(host)
 
-    def _launch(self, host: str, role: str, arguments: list[str], answer: str) -> None:
+    def _launch(self, host: str, role: str, arguments: list[str]) -> None:
         home = self._folder / host
         home.mkdir(parents=True, exist_ok=True)
-        spark = Path(_find_spark_home())
         log = home / f"{role}-{len(list(home.glob('*.log')))}.log"
-        environ = {
-            **os.environ,
-            "SPARK_HOME": str(spark),
-            "SPARK_LOCAL_IP": host,
-            "SPARK_DAEMON_MEMORY": "256m",
-            "LOGGED_STORE_BASE_DIR": str(self.state(host)),
-        }
-        command = [
-            str(spark / "bin" / "spark-class"),
-            f"org.apache.spark.deploy.{role}",
-            *("--host", host, "--webui-port", "0"),
-            *arguments,
-        ]
-        with log.open("wb") as out:
-            self._running[host] = self._process(command, home, environ, out)
-        until(lambda: answer in log.read_text(), lambda: f"{role} did not start: {log.read_text()}", _START_S)
-
-    @staticmethod
-    def _process(command: list[str], home: Path, environ: dict[str, str], out: IO[bytes]) -> subprocess.Popen:
-        return subprocess.Popen(
-            command, cwd=home, env=environ, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        self._running[host] = launch(role, host, arguments, log, {"LOGGED_STORE_BASE_DIR": str(self.state(host))})

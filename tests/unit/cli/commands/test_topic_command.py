@@ -1,11 +1,14 @@
 """`samzapy topic` on a local system."""
 
 import json
+import os
 
 import pytest
 
 from samzapy.admin.streams import stream_admin
+from samzapy.cli.commands.topic import Systems
 from samzapy.config.loader import load_job
+from samzapy.devkafka.broker import BROKER_FOLDER, free_port, remember
 
 JOB = "job.name=views\ntask.class=a:B\ntask.inputs=events.views\nsystems.events.samza.factory=local\n"
 
@@ -104,3 +107,17 @@ def test_a_topic_gets_the_settings_of_the_job_file_under_those_of_the_command(sa
     assert [views[key] for key in keys] == ["compact", "6000", "7"]
     assert [others[key] for key in keys] == ["delete", "5000", "86400000"]
     assert not {key for key in (*views, *others) if key.startswith("samza.") or "replication" in key}
+
+
+def test_the_development_broker_of_this_folder_is_found_on_its_own_port(samzapy, tmp_path):
+    (tmp_path / BROKER_FOLDER).mkdir(parents=True)
+    remember(tmp_path / BROKER_FOLDER, os.getpid(), 19092, "4.1.0")
+    assert Systems(None, None, None).settings("kafka").consumer["bootstrap.servers"] == "127.0.0.1:19092"
+
+
+def test_without_a_broker_kafka_is_an_error_that_says_how_to_start_one(samzapy, monkeypatch):
+    monkeypatch.setattr("samzapy.devkafka.broker.BROKER_PORT", free_port())
+    code, output, errors = samzapy("topic", "list", "kafka")
+    assert (code, output) == (3, "")
+    assert "no broker runs in .samzapy/kafka" in errors
+    assert "start one with `samzapy kafka start`, or name another with --bootstrap or --job" in errors

@@ -142,7 +142,8 @@ def test_a_system_on_this_machine_is_refused_for_executors_elsewhere(master, key
         told(master, **keys)
     (problem,) = caught.value.problems
     assert problem.key == "systems.x.samza.factory"
-    assert problem.message == f"its streams are in {where}, which the executors of {master} cannot reach"
+    assert problem.message.startswith(f"its streams are in {where}, which the executors of {master} cannot reach: ")
+    assert "use a system that they reach, such as kafka" in problem.message
 
 
 @pytest.mark.parametrize("folder", ["", "~/"])
