@@ -141,7 +141,8 @@ class StreamSpec:
 class StreamDescription:
     """A stream that exists. `stream_id` changes when a stream is deleted and created again under the same name.
     `replicas`: the number of copies of the partition with the fewest, None if the system keeps no copies.
-    `hidden`: the reason why the system does not show `config`, which is then empty."""
+    `hidden`: the reason why the system does not show `config`, which is then empty. `allowed`: the operations that the
+    user may request, by Kafka's names (READ, WRITE, ...); None if the system does not tell."""
 
     stream: str
     partitions: int
@@ -149,6 +150,7 @@ class StreamDescription:
     config: Mapping[str, str]
     replicas: int | None = None
     hidden: str = ""
+    allowed: Collection[str] | None = None
 
     def setting(self, name: str) -> str | None:
         """A setting that state depends on; None if the stream does not have it. Raises EnvironmentFailure if the system

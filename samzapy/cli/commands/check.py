@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from samzapy.admin.user_code import JobCode, imported_code
-from samzapy.cli.output import JOB, OVERRIDES, STRICT, pairs, table, warn
+from samzapy.cli.output import FILE, JOB, OVERRIDES, STRICT, answers_by_exit_code, json_text, pairs, table, warn
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -27,7 +28,13 @@ from samzapy.storage.spec import StoreSpec
     type=click.Choice(["running"]),
     help="Show which steps, stores and inputs differ from those of the running or last run.",
 )
-def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool, against: str | None) -> None:
+@click.option("--production", is_flag=True, help="Print what the job lacks for production; exit code 2 if it is red.")
+@click.option("--rules", type=FILE, help="With --production: the file of the alert rules in your Prometheus.")
+@click.option("--accept", multiple=True, metavar="CHECK", help="With --production: a check that need not be ok.")
+@click.option("--json", "as_json", is_flag=True, help="With --production: print JSON.")
+def check(
+    job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool, against: str | None, **checklist: Any
+) -> None:
     """Explain a job file, and list all its problems.
 
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
@@ -56,6 +63,9 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool,
         *check_reach(config),
     ):
         warn(warning)
+    if checklist.pop("production"):
+        _show_checklist(config, code, **checklist)
+        return
     if against:
         _show_changes(config, code)
     result = None if offline else _find_inputs(config)
@@ -92,6 +102,28 @@ def _show_changes(config: JobConfig, code: JobCode) -> None:
             ConfigProblem(f"{item.kind} '{item.name}'", item.now, f"was '{item.before}', {item.effect}")
             for item in refused
         )
+
+
+def _show_checklist(
+    config: JobConfig, code: JobCode, rules: Path | None, accept: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Print the checklist, and exit with code 2 if a line is red."""
+    from samzapy.runner.production import CHECKS, checklist, survey
+
+    unknown = sorted({*accept} - CHECKS.keys())
+    if unknown:
+        raise click.BadParameter(f"expected one of {', '.join(CHECKS)}, got {unknown[0]!r}", param_hint="--accept")
+    with answers_by_exit_code():
+        lines = list(checklist(survey(config, code, rules.read_text("utf-8") if rules else None, warn), accept))
+    red = [name for name, state, *_ in lines if state == "red"]
+    if as_json:
+        named = [dict(zip(("check", "state", "reason", "see"), line, strict=True)) for line in lines]
+        click.echo(json_text({"job": config.job_name, "ok": not red, "checks": named}))
+    else:
+        rows = [(name, state, "" if state == "ok" else see, reason) for name, state, reason, see in lines]
+        table(f"Production checklist of {config.name} (id {config.id})", ("check", "state", "see", "what"), rows)
+    if red:
+        click.get_current_context().exit(2)
 
 
 def _find_inputs(config: JobConfig) -> FoundInputs | None:

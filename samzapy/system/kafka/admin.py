@@ -185,8 +185,9 @@ class KafkaAdmin(SystemAdmin):
             except UnknownStream:
                 continue  # deleted a moment ago
             replicas = min((len(partition.replicas) for partition in topic.partitions), default=None)
-            identity = str(topic.topic_id)
-            described[stream] = StreamDescription(stream, len(topic.partitions), identity, config, replicas, hidden)
+            count, identity, allowed = len(topic.partitions), str(topic.topic_id), topic.authorized_operations
+            names = None if allowed is None else frozenset(operation.name for operation in allowed)
+            described[stream] = StreamDescription(stream, count, identity, config, replicas, hidden, names)
         return described
 
     def _settings(self, answer: Any, stream: str) -> tuple[dict[str, str], str]:
@@ -204,7 +205,8 @@ class KafkaAdmin(SystemAdmin):
         if not streams:
             return {}
         asked = TopicCollection(list(streams))
-        result = self._read(lambda client, time_out: client.describe_topics(asked, request_timeout=time_out))
+        options = {"include_authorized_operations": True}
+        result = self._read(lambda client, time_out: client.describe_topics(asked, request_timeout=time_out, **options))
         for stream, answer in list(result.items()):
             if not isinstance(answer, KafkaError):
                 continue

@@ -118,3 +118,13 @@ def test_a_changelog_with_hidden_settings_is_refused_by_the_missing_right(closed
     assert code == 3, output
     assert f"{CHANGELOG}: not authorised: topic" in output
     assert "User:bob needs the ACL DESCRIBE_CONFIGS on this topic" in output
+
+
+def test_production_check_names_a_right_that_the_user_lacks(closed, command):
+    grant(closed, "bob", without=("rights-letters", AclOperation.WRITE))
+    closed.deny("bob", ResourceType.TOPIC, "rights-letters", AclOperation.WRITE)
+    code, output = command("bob", "check", "--production")
+    assert code == 2, output
+    (line,) = [line.split() for line in output.splitlines() if line.startswith("  rights ") and " red " in line]
+    assert " ".join(line[3:]) == "kafka.rights-letters: the user lacks WRITE"
+    assert "the rights on transactional ids and groups that begin with rights-a~b-\n" in output
