@@ -23,6 +23,8 @@ GENERATED = {
     "unsupported-keys": unsupported_keys,
 }
 _MARK = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
+#: A name of the Python interface that leads to its module; the site shows its docstring in that place.
+_NAME = re.compile(r"^- \[(samzapy[\w.]*)\]\([^)\s]+\)$", re.MULTILINE)
 #: Files that are copied as they are.
 _PICTURES = {".png", ".svg", ".css"}
 _LANGUAGES = {
@@ -85,6 +87,8 @@ class Site:
         if path.suffix != ".md":
             fence = "`" * 8
             return f"# {name}\n\n{fence}{_LANGUAGES.get(path.suffix, 'text')}\n{text}{fence}\n", set()
+        if path.parent == self._docs / "reference" / "api":
+            text = _NAME.sub(r"::: \1\n", text)
         text, linked = self._relinked(path, text)
         return _MARK.sub(lambda mark: _generated(mark[1]), text), linked
 

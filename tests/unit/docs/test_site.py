@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 import re
 from pathlib import Path
 
@@ -69,6 +71,27 @@ def test_every_text_of_the_catalogue_of_errors_is_one_that_the_code_has(site):
     sources = "".join(path.read_text(encoding="utf-8") for path in (PROJECT / "samzapy").rglob("*.py"))
     joined = re.sub(r"\"\s*\n\s*f?\"", "", sources)
     assert [row for row in found if max(row.split("…"), key=len).strip() not in joined] == []
+
+
+NAMES = [
+    (page, *found)
+    for page in sorted((PROJECT / "docs/reference/api").glob("*.md"))
+    for found in re.findall(r"^- \[([\w.]+)\]\((\S+)\)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize(("page", "name", "link"), NAMES, ids=lambda each: str(each).rpartition("/")[2])
+def test_a_name_of_the_interface_leads_to_the_module_that_defines_it(page, name, link):
+    found = pydoc.locate(name)
+    assert found is not None, "no such name"
+    assert inspect.getdoc(found)
+    assert Path(inspect.getsourcefile(found)) == (page.parent / link).resolve()
+
+
+def test_the_site_shows_the_docstring_of_each_name_of_the_interface(site):
+    shown = {found for page in (site / "reference/api").glob("*.md") for found in page.read_text().splitlines()}
+    assert len(NAMES) > 100
+    assert [name for _, name, _ in NAMES if f"::: {name}" not in shown] == []
 
 
 def test_no_mark_is_left_and_every_link_leads_to_a_page_of_the_site(site):
