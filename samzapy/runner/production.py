@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import psutil
 
-from samzapy.admin.job_check import Warn, look_around, resolved
+from samzapy.admin.job_check import Warn, inspect_start, resolved
 from samzapy.admin.user_code import JobCode
 from samzapy.api.context import Context
 from samzapy.api.event_time import StateCheckpointTask
@@ -107,7 +107,7 @@ def survey(config: JobConfig, code: JobCode, rules: str | None, warn: Warn) -> S
     model, refused = None, ""
     try:
         config = resolved(config)
-        model, _ = look_around(config, warn, code)
+        model, _ = inspect_start(config, warn, code)
     except EnvironmentFailure as cause:
         refused = str(cause)
     master = checked_master(config, config.container_count, 0, endless=False)

@@ -40,8 +40,11 @@ def check(
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing. The exit code is 2 where a start would refuse.
     """
-    if against and offline:
-        raise click.UsageError("--against reads what the job has stored: leave out --offline")
+    production = checklist.pop("production")
+    if offline and (against or production):
+        raise click.UsageError("--against and --production ask the systems: leave out --offline")
+    if any(checklist.values()) and not production:
+        raise click.UsageError("--rules, --accept and --json go with --production")
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.outputs.producers import weakened_state
@@ -63,7 +66,7 @@ def check(
         *check_reach(config),
     ):
         warn(warning)
-    if checklist.pop("production"):
+    if production:
         _show_checklist(config, code, **checklist)
         return
     if against:
