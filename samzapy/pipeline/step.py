@@ -52,6 +52,11 @@ class Step(ABC):
         return {self.name: StoreNeed()} if self.keeps_state else {}
 
     @property
+    def follows_state(self) -> bool:
+        """Whether a step with a store is it, or before it."""
+        return bool(self.stores) or any(parent.follows_state for parent in self.inputs)
+
+    @property
     def together(self) -> Sequence[Step]:
         """The steps whose equal keys have to be in one task, for this step."""
         return self.inputs if self.stores else ()

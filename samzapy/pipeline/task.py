@@ -22,10 +22,12 @@ from samzapy.api.context import Context
 from samzapy.api.event_time import PartitionListenerTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import ClosableTask, CopartitionedTask, InitableTask, TimerTask, WindowableTask
+from samzapy.config.reading.keys import Reader
+from samzapy.config.task import TaskConfig
 from samzapy.errors import StoreError
 from samzapy.pipeline.functions import Batch
 from samzapy.pipeline.plan import STEPS, Plan
-from samzapy.pipeline.stateless import Through
+from samzapy.pipeline.stateless import Through, To
 from samzapy.pipeline.step import OF_STEP, Opening, Receive, Step, clock_of
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,9 @@ class PipelineTask(
         }
         self._throughs = [step for step in plan.steps if isinstance(step, Through)]
         self._clocks = [opening.clocks[clock_of(step)] for step in plan.steps if clock_of(step) in opening.clocks]
+        # Batches end elsewhere after a crash, and results of several messages with them: those would have other ids.
+        has_ids = Reader(context.job.config).value(TaskConfig, "guarantee").outputs_have_ids
+        self._is_one_by_one = has_ids and any(isinstance(step, To) and step.follows_state for step in plan.steps)
         self._event_time: Callable[[Any], int | None] = context.task.event_time
         self._ended: set[SystemStreamPartition] = set()
         #: The newest time that each `Through` has sent.
@@ -71,8 +76,10 @@ class PipelineTask(
     def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Pass a batch through the steps."""
         self._opening.collector = collector
-        self._opening.call += 1
-        self._sources[batch.ssp.system_stream](batch)
+        receive = self._sources[batch.ssp.system_stream]
+        for part in [batch[n : n + 1] for n in range(len(batch))] if self._is_one_by_one else [batch]:
+            self._opening.call += 1
+            receive(part)
 
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Pass event time through the steps."""

@@ -78,11 +78,11 @@ class Windows(Step):
             values = result.value if names else {only: result.value}
             return {"key": result.key, "start": result.start, "end": result.end, "kind": result.kind, **values}
 
-        def flush() -> None:
+        def flush(offset: int) -> None:
             if results:
                 batch = Batch(
                     clock_of(self),
-                    [-1] * len(results),
+                    [offset] * len(results),
                     [result.key for result in results],
                     [content(result) for result in results],
                     [result.time_ms for result in results],
@@ -92,22 +92,22 @@ class Windows(Step):
             if late and emit_late is not None:
                 came = Batch.of(late)
                 late.clear()
-                emit_late(Batch(clock_of(self), [-1] * len(came), came.keys, came.messages, came.timestamps))
+                emit_late(Batch(clock_of(self), came.offsets, came.keys, came.messages, came.timestamps))
 
         def receive(batch: Batch) -> None:
             results.clear()  # what a failed call has left
             late.clear()
             windows.add_all(port.renamed(batch), task.collector)
-            flush()
+            flush(batch.offsets[-1])
 
         def advance() -> None:
             windows.advance(task.collector)
-            flush()
+            flush(-1)
             clock.mark = windows.settled_ms
 
         def finish() -> None:
             windows.finish(task.collector)
-            flush()
+            flush(-1)
 
         task.follow(port, windows.mark)
         clock = task.timed(self, advance, finish)

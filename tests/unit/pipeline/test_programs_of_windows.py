@@ -1,5 +1,7 @@
 """Programs with windows, as the documentation of Kafka Streams has them. Times are seconds behind START."""
 
+import pytest
+
 from samzapy.pipeline import Count, Hopping, OnChange, Pipeline, Sessions, Sliding, Sum, Tumbling
 
 START = 1_700_000_040_000
@@ -77,6 +79,20 @@ def test_results_on_change_follow_each_message(run):
     flow.send("in", "a", 1, 2)
     flow.settle()
     assert [each["count"] for each in flow.by_key("out")["a"]] == [1, 2]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once"])
+def test_late_messages_and_changes_come_in_each_guarantee(run, guarantee):
+    pipeline = Pipeline("p")
+    windows = pipeline.stream("kafka.in").window(Tumbling("10s"), emit=OnChange())
+    windows.late().to("kafka.late")
+    windows.count().to("kafka.out")
+    flow = run(pipeline, {"task.guarantee": guarantee})
+    flow.send("in", "a", 1, 1)
+    flow.pass_time(30, "in")
+    flow.send("in", "a", 2, 2)
+    assert [(each["kind"], each["count"]) for each in flow.by_key("out")["a"]] == [("update", 1), ("final", 1)]
+    assert flow.by_key("late") == {"a": [2]}
 
 
 def test_reduce_of_a_window_gives_its_value(run):

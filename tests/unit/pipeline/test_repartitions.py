@@ -105,3 +105,13 @@ def test_windows_do_not_wait_for_tasks_without_a_partition():
         for _ in range(4):
             driver.advance(1)
         assert [row["count"] for row in driver.outputs("counts").messages] == [1]
+
+
+def test_totals_with_ids_are_those_of_each_message_however_batches_end():
+    pipeline = Pipeline("counts")
+    pipeline.stream("kafka.in").count().to("kafka.out")
+    with PipelineDriver(pipeline, {"task.guarantee": "effectively-once"}) as driver:
+        driver.send_batch("in", ["a", "a", "b"], [1, 1, 1])
+        assert driver.outputs("out").pairs == [("a", 1), ("a", 2), ("b", 1)]
+        ids = [dict(output.headers)["samzapy-id"].rsplit(b":", 2)[1:] for output in driver.outputs("out")]
+        assert ids == [[b"0", b"0"], [b"1", b"0"], [b"2", b"0"]]
