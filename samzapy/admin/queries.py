@@ -23,7 +23,7 @@ import urllib3
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.logs import PageAddress
+from samzapy.container.supervision.logs import PageAddress, log_folder
 from samzapy.coordinator.client import CoordinatorClient, pinned_to
 from samzapy.errors import EnvironmentFailure, RetriableError, StoreError, TaskMigrated
 from samzapy.queries.committed import STANDBY_LAG
@@ -130,7 +130,7 @@ class JobQueries:
 
 def _page_address(config: JobConfig) -> str | None:
     """The address of the run on this machine."""
-    return PageAddress(config.supervision.log, config.job_name).read()
+    return PageAddress(log_folder(config.supervision.log, config.job_name)).read()
 
 
 def _parts(address: str) -> tuple[str, str, str | None]:

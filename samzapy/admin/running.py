@@ -10,10 +10,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -23,6 +26,7 @@ from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import RunEnd, open_job
+from samzapy.container.supervision.logs import PageAddress
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -49,6 +53,37 @@ class Running:
 
     certain: str = ""
     unseen: str = ""
+
+
+#: The files of `samzapy.container.supervision.logs` that a process of a job keeps open.
+_LOG = re.compile(r"(driver|container-.+)\.log")
+
+
+class JobProcess(NamedTuple):
+    """A process of a job. `part`: driver, or container-N. `page`: the address of the job's status page, empty if it has
+    none."""
+
+    job: str
+    part: str
+    pid: int
+    since_ms: int
+    page: str
+    log: Path
+
+
+def job_processes() -> list[JobProcess]:
+    """This user's processes of jobs on this machine, by job."""
+    result = []
+    for process in psutil.process_iter():
+        try:
+            logs = [Path(file.path) for file in process.open_files() if _LOG.fullmatch(Path(file.path).name)]
+            since_ms = round(1_000 * process.create_time())
+        except (psutil.Error, OSError):
+            continue  # it has ended, or is another user's
+        for log in logs:
+            page = PageAddress(log.parent).read() or ""
+            result.append(JobProcess(log.parent.name, log.stem, process.pid, since_ms, page, log))
+    return sorted(result)
 
 
 def may_answer(owner: JobRun | None) -> bool:

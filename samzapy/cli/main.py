@@ -23,6 +23,7 @@ _COMMANDS = {
     "run": "Run a job until it ends or is stopped.",
     "drain": "Let a running job process its inputs to their ends, and stop it.",
     "logs": "Print the log of a job.",
+    "ps": "List the jobs that run on this machine.",
     "status": "Show lag, stalls and failures of a running job.",
     "check": "Explain a job file, and list all its problems.",
     "keys": "List the keys of job files.",
@@ -42,6 +43,7 @@ _COMMANDS = {
 #: Commands that are in the module of another one.
 _TOGETHER = {
     "status": "logs",
+    "ps": "logs",
     "metrics": "keys",
     "drain": "checkpoint",
     "startpoint": "checkpoint",
@@ -184,6 +186,7 @@ def cli() -> None:
     """Stateful stream processing in Python, on Spark.
 
     Exit codes: 0 done, 1 the job failed, 2 the job file or the command line is wrong, 3 the environment is not ready.
+    Completion in bash (zsh and fish have their own *_source): eval "$(_SAMZAPY_COMPLETE=bash_source samzapy)"
     """
 
 

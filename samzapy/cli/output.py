@@ -36,6 +36,14 @@ OVERRIDES = click.option(
     "--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file."
 )
 STRICT = click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
+JSON = click.option(
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda ctx, _, wanted: ctx.meta.__setitem__(_AS_JSON, wanted),
+    help="Print each table as a line of JSON.",
+)
+_AS_JSON = "samzapy.json"
 TAKE_OVER = click.option("--take-over", is_flag=True, help="Force an unseen run on another machine to let go.")
 INPUTS = click.option(
     "--input",
@@ -119,9 +127,22 @@ def of_job(command: Command) -> Command:
     return with_model
 
 
+def wants_json() -> bool:
+    """Whether the command was given the option `JSON`."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_AS_JSON))
+
+
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table on standard output: its title and `none` if there are no rows, no heading if all columns are
-    blank."""
+    blank. With the option `JSON`: a line of JSON."""
+    if wants_json():
+        plain = [[cell if isinstance(cell, int | float) else str(cell) for cell in row] for row in rows]
+        named: object = {row[0]: row[1] for row in plain}
+        if any(columns):
+            named = [dict(zip(columns, row, strict=True)) for row in plain]
+        click.echo(json_text({"table": title, "rows": named}))
+        return
     texts = [[str(cell) for cell in row] for row in rows]
     click.echo(title)
     if not texts:
@@ -132,6 +153,11 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         click.echo(f"  {'  '.join(cells)}".rstrip())
     click.echo()
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 commit`, `1,200 commits`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def warn(message: str) -> None:

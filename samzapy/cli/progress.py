@@ -11,7 +11,7 @@ from typing import final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from samzapy.cli.output import QuietProgress, line_on
+from samzapy.cli.output import QuietProgress, counted, line_on
 from samzapy.config.guarantee_warnings import counts_in_words
 from samzapy.config.supervision import LogConfig
 from samzapy.container.supervision.logs import formatter
@@ -89,14 +89,14 @@ def summary(status: JobStatus) -> str:
     """One line about a whole run."""
     rate = status.processed / status.seconds if status.seconds else 0.0
     parts = [
-        f"{status.processed:,} messages in {status.seconds:.1f} s ({rate:,.0f} msg/s)",
-        f"{status.commits:,} commits",
+        f"{counted(status.processed, 'message')} in {status.seconds:.1f} s ({rate:,.0f} msg/s)",
+        counted(status.commits, "commit"),
     ]
     stores = [store for store in status.restored if store.source != "nothing"]
     if stores:
         parts.append(f"restored {_restored(stores)}")
     if status.failed:
-        parts.append(f"{status.failed:,} failed attempts")
+        parts.append(counted(status.failed, "failed attempt"))
     parts += counts_in_words(status.counts)
     return "; ".join(parts)
 
@@ -106,7 +106,7 @@ def _restored(stores: list[RestoredStore]) -> str:
     # The stores are restored in parallel, so the longest time counts.
     seconds = max(store.seconds for store in stores)
     sources = ", ".join(sorted({store.source for store in stores}))
-    return f"{records:,} records in {seconds:.2f} s from {sources}"
+    return f"{counted(records, 'record')} in {seconds:.2f} s from {sources}"
 
 
 #: The loggers of the clients, which write many lines while a broker is unreachable. The log files have all of them.

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from samzapy.admin.user_code import imported_code
 from samzapy.config.job import JobConfig
-from samzapy.container.supervision.logs import PageAddress
+from samzapy.container.supervision.logs import PageAddress, log_folder
 from samzapy.coordinator.status import JobStatus
 from samzapy.errors import JobTakenOver
 from samzapy.failpoints import reach
@@ -57,7 +57,7 @@ def launch_once(
 
     Raises ConfigError, EnvironmentFailure, and the errors of the run.
     """
-    page = PageAddress(config.supervision.log, config.job_name)
+    page = PageAddress(log_folder(config.supervision.log, config.job_name))
     claimed = False
 
     def on_page(address: str) -> None:

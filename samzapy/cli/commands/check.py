@@ -9,7 +9,20 @@ from typing import Any
 import click
 
 from samzapy.admin.user_code import JobCode, imported_code
-from samzapy.cli.output import FILE, JOB, OVERRIDES, STRICT, answers_by_exit_code, json_text, pairs, table, warn
+from samzapy.cli.output import (
+    FILE,
+    JOB,
+    JSON,
+    OVERRIDES,
+    STRICT,
+    answers_by_exit_code,
+    counted,
+    json_text,
+    pairs,
+    table,
+    wants_json,
+    warn,
+)
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -22,6 +35,7 @@ from samzapy.storage.spec import StoreSpec
 @JOB
 @OVERRIDES
 @STRICT
+@JSON
 @click.option("--offline", is_flag=True, help="Connect to no system, and leave out the job model.")
 @click.option(
     "--against",
@@ -31,7 +45,6 @@ from samzapy.storage.spec import StoreSpec
 @click.option("--production", is_flag=True, help="Print what the job lacks for production; exit code 2 if it is red.")
 @click.option("--rules", type=FILE, help="With --production: the file of the alert rules in your Prometheus.")
 @click.option("--accept", multiple=True, metavar="CHECK", help="With --production: a check that need not be ok.")
-@click.option("--json", "as_json", is_flag=True, help="With --production: print JSON.")
 def check(
     job: Path, overrides: tuple[str, ...], *, strict: bool, offline: bool, against: str | None, **checklist: Any
 ) -> None:
@@ -44,7 +57,7 @@ def check(
     if offline and (against or production):
         raise click.UsageError("--against and --production ask the systems: leave out --offline")
     if any(checklist.values()) and not production:
-        raise click.UsageError("--rules, --accept and --json go with --production")
+        raise click.UsageError("--rules and --accept go with --production")
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.outputs.producers import weakened_state
@@ -98,7 +111,7 @@ def _show_changes(config: JobConfig, code: JobCode) -> None:
     owner, changes = changes_since(resolved(config), code, warn)
     title = "Changes: no earlier run of this job" if owner is None else f"Changes since {describe_run(owner)}"
     rows = [] if owner is None else [item[:5] for item in changes]
-    table(title, ("", "name", "before", "now", "effect"), rows)
+    table(title, ("change", "name", "before", "now", "effect"), rows)
     refused = [item for item in changes if item.refused]
     if refused:
         raise ConfigError(
@@ -107,9 +120,7 @@ def _show_changes(config: JobConfig, code: JobCode) -> None:
         )
 
 
-def _show_checklist(
-    config: JobConfig, code: JobCode, rules: Path | None, accept: tuple[str, ...], *, as_json: bool
-) -> None:
+def _show_checklist(config: JobConfig, code: JobCode, rules: Path | None, accept: tuple[str, ...]) -> None:
     """Print the checklist, and exit with code 2 if a line is red."""
     from samzapy.runner.production import CHECKS, checklist, survey
 
@@ -119,7 +130,7 @@ def _show_checklist(
     with answers_by_exit_code():
         lines = list(checklist(survey(config, code, rules.read_text("utf-8") if rules else None, warn), accept))
     red = [name for name, state, *_ in lines if state == "red"]
-    if as_json:
+    if wants_json():
         named = [dict(zip(("check", "state", "reason", "see"), line, strict=True)) for line in lines]
         click.echo(json_text({"job": config.job_name, "ok": not red, "checks": named}))
     else:
@@ -239,7 +250,11 @@ def _show_model(model: JobModel) -> None:
         for container in model.containers
         for task in container.tasks
     ]
-    table(f"Job model ({len(rows)} tasks in {len(model.containers)} containers)", ("container", "task", "reads"), rows)
+    table(
+        f"Job model ({counted(len(rows), 'task')} in {counted(len(model.containers), 'container')})",
+        ("container", "task", "reads"),
+        rows,
+    )
 
 
 def _show_needs(config: JobConfig, model: JobModel, engines: Mapping[str, StoreSpec]) -> None:
@@ -255,5 +270,5 @@ def _show_needs(config: JobConfig, model: JobModel, engines: Mapping[str, StoreS
         ("memory at the most", f"{whole / 2**20:,.1f}", "without the task's own objects"),
         ("open files", f"{files_needed(config, largest, engines):,}", "at the least: large stores have more tables"),
     ]
-    of = f"the largest of {len(model.containers):,} containers: {len(largest.tasks):,} tasks"
+    of = f"the largest of {counted(len(model.containers), 'container')}: {counted(len(largest.tasks), 'task')}"
     table(f"What container {largest.id} needs, about ({of})", ("for", "MiB", "because of"), rows)

@@ -13,10 +13,12 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.checkpoint.records import Target
 from samzapy.cli.output import (
     INPUTS,
+    JSON,
     TAKE_OVER,
     Command,
     Number,
     answers_by_exit_code,
+    counted,
     job_file,
     json_text,
     of_job,
@@ -32,9 +34,8 @@ from samzapy.job.planner import JobModel, TaskModel
 
 def _moving(command: Command) -> Command:
     """Adds the options of a move."""
-    return INPUTS(
-        TAKE_OVER(click.option("--dry-run", is_flag=True, help="Show the changes without making them.")(command))
-    )
+    dry_run = click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
+    return INPUTS(TAKE_OVER(dry_run(JSON(command))))
 
 
 @click.group()
@@ -167,6 +168,7 @@ def set_startpoint(
 
 
 @startpoint.command("show")
+@JSON
 @of_job
 def show_startpoints(config: JobConfig, model: JobModel) -> None:
     """Show the startpoints that the next start will follow."""
@@ -186,7 +188,7 @@ def clear(config: JobConfig, model: JobModel) -> None:
     """Drop the startpoints that the next start would follow."""
     from samzapy.admin.positions import clear_startpoints
 
-    click.echo(f"{clear_startpoints(config, model)} startpoints dropped")
+    click.echo(f"{counted(clear_startpoints(config, model), 'startpoint')} dropped")
 
 
 @click.command()

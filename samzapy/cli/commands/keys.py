@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from samzapy.cli.output import json_text, table
+from samzapy.cli.output import JSON, json_text, table
 
 
 @click.command()
+@JSON
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @click.option("--unsupported", "other", is_flag=True, help="List Samza's keys without effect here, with the reasons.")
 def keys(words: tuple[str, ...], *, other: bool) -> None:

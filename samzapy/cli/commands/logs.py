@@ -1,4 +1,4 @@
-"""`samzapy logs` and `samzapy status`: see a job from the machine that runs it."""
+"""`samzapy logs`, `samzapy status` and `samzapy ps`: see jobs from the machine that runs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from samzapy.cli.output import job_file, json_text, table
+from samzapy.cli.output import JSON, counted, job_file, json_text, table, utc
 from samzapy.config.job import JobConfig
 
 
@@ -72,7 +72,9 @@ def status(config: JobConfig, *, as_json: bool) -> None:
         click.echo(json_text(result))
         return
     lag = "" if result["lag"] is None else f", lag {result['lag']:,}"
-    click.echo(f"{result['job']}: {result['processed']:,} messages, {result['commits']:,} commits{lag}")
+    click.echo(
+        f"{result['job']}: {counted(result['processed'], 'message')}, {counted(result['commits'], 'commit')}{lag}"
+    )
     found = result["diagnosis"]
     for line in (found["text"], *found["also"], *([f"next: {found['command']}"] if found["command"] else [])):
         click.echo(line)
@@ -84,6 +86,20 @@ def status(config: JobConfig, *, as_json: bool) -> None:
     table("Partitions", columns, (_partition(*partition) for partition in partitions))
     for container in containers:
         _details(container)
+
+
+@click.command()
+@JSON
+def ps() -> None:
+    """List the processes of your jobs on this machine, with their status pages: drivers and containers.
+
+    The command finds processes that have a file in job.log.dir open: runs of `samzapy run`, and workers of executors.
+    """
+    from samzapy.admin.running import job_processes
+
+    columns = ("job", "part", "pid", "since", "page", "log")
+    rows = ((item.job, item.part, item.pid, utc(item.since_ms), item.page, item.log) for item in job_processes())
+    table("Processes of jobs", columns, rows)
 
 
 def _container(container: dict[str, Any]) -> tuple[object, ...]:

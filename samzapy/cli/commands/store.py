@@ -18,6 +18,7 @@ from samzapy.admin.store_queries import Question, StoreEntries, store_entries
 from samzapy.cli.output import (
     FILE,
     JOB,
+    JSON,
     OVERRIDES,
     TAKE_OVER,
     Bars,
@@ -137,6 +138,7 @@ def scan(question: Question, limit: int | None, shape: str, selected: _Selection
 
 
 @store.command()
+@JSON
 @_question
 @_selecting
 def count(question: Question, selected: _Selection) -> None:

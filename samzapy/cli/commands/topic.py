@@ -14,7 +14,7 @@ import click
 from samzapy.admin.streams import Literal, Range, Record, records, stream_admin, stream_producer
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemSettings
-from samzapy.cli.output import FILE, OVERRIDES, Command, pairs, table
+from samzapy.cli.output import FILE, JSON, OVERRIDES, Command, counted, pairs, table
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import as_read, load_job
 from samzapy.config.reading.keys import Reader
@@ -128,10 +128,11 @@ def create(
     with stream_admin(settings) as admin:
         if not admin.create(spec):
             raise EnvironmentFailure(f"{stream} exists already")
-    click.echo(f"created {stream} with {partitions} partitions")
+    click.echo(f"created {stream} with {counted(partitions, 'partition')}")
 
 
 @topic.command("list")
+@JSON
 @_addressed
 @click.argument("system", required=False)
 def list_streams(system: str | None, systems: Systems) -> None:
@@ -150,6 +151,7 @@ def list_streams(system: str | None, systems: Systems) -> None:
 
 
 @topic.command()
+@JSON
 @_addressed
 @click.argument("address")
 def describe(address: str, systems: Systems) -> None:
@@ -250,7 +252,7 @@ def write(address: str, systems: Systems, **options: Any) -> None:
             producer.flush()
             raise SerdeError(f"{error}; the first {written} records were written") from error
         producer.flush()
-    click.echo(f"wrote {written} records to {stream}", err=True)
+    click.echo(f"wrote {counted(written, 'record')} to {stream}", err=True)
 
 
 def _literals(

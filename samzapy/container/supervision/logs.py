@@ -360,8 +360,9 @@ class PageAddress:
     """The address of a running job's status page, in a private file beside its log, for other commands on this
     machine."""
 
-    def __init__(self, config: LogConfig, job_name: str) -> None:
-        self._path = log_folder(config, job_name) / "page.url"
+    def __init__(self, folder: Path) -> None:
+        """`folder`: the job's `log_folder`."""
+        self._path = folder / "page.url"
         self._written: str | None = None
 
     def write(self, address: str) -> None:

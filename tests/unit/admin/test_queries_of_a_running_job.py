@@ -9,7 +9,7 @@ import pytest
 
 from samzapy.admin.queries import JobQueries, StoreEntry
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.logs import PageAddress
+from samzapy.container.supervision.logs import PageAddress, log_folder
 
 INDEX = {
     "stores": [{"name": "counts", "text_keys": True}, {"name": "numbers", "text_keys": False}],
@@ -145,7 +145,7 @@ def test_an_owner_that_moves_is_asked_again_when_it_says(job, driver, clock):
 
 def test_a_driver_that_is_started_again_is_found_by_its_new_address(driver, flat, clock):
     config = load_job(flat)
-    address = PageAddress(config.supervision.log, config.job_name)
+    address = PageAddress(log_folder(config.supervision.log, config.job_name))
     driver.answers += [(200, ENTRY, {})]
     address.write("http://127.0.0.1:9/?token=gone")
 

@@ -1,12 +1,16 @@
 """Tables without a terminal and with one, and JSON."""
 
+import json
 import os
 import sys
 
+import click
 import numpy as np
+import pytest
+from click.testing import CliRunner
 from rich.progress import Progress
 
-from samzapy.cli.output import json_text, line_on, status_console, table
+from samzapy.cli.output import JSON, counted, json_text, line_on, status_console, table
 
 
 def test_without_a_terminal_columns_are_plain_and_never_cut(capsys):
@@ -14,6 +18,29 @@ def test_without_a_terminal_columns_are_plain_and_never_cut(capsys):
     assert capsys.readouterr().out == (
         f"Streams\n  stream{' ' * 194}  n\n  {'x' * 200}  1\n  [red]y{' ' * 194}  22\n\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows"),
+    [
+        (("stream", "n"), [{"stream": "sys.in", "n": 1}, {"stream": "sys.out", "n": 2.5}]),
+        (("", ""), {"sys.in": 1, "sys.out": 2.5}),
+    ],
+)
+def test_with_the_option_json_each_table_is_a_line(columns, rows):
+    @click.command()
+    @JSON
+    def show():
+        table("Streams", columns, [("sys.in", 1), ("sys.out", 2.5)])
+        table("Stores", ("store",), [])
+
+    lines = [json.loads(line) for line in CliRunner().invoke(show, ["--json"]).stdout.splitlines()]
+    assert lines == [{"table": "Streams", "rows": rows}, {"table": "Stores", "rows": []}]
+    assert CliRunner().invoke(show).stdout.startswith("Streams\n")
+
+
+def test_one_of_something_is_singular():
+    assert [counted(number, "commit") for number in (0, 1, 1_200)] == ["0 commits", "1 commit", "1,200 commits"]
 
 
 def test_no_rows_are_none(capsys):

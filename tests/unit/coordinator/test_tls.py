@@ -11,7 +11,7 @@ from jobs.job_models import job_model
 from samzapy.admin.queries import status_of
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.logs import PageAddress
+from samzapy.container.supervision.logs import PageAddress, log_folder
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.server import made_for
@@ -92,7 +92,7 @@ def test_a_command_finds_the_page_by_its_fingerprint(identity, tmp_path):
     )
     try:
         assert served.pinned_page == f"{served.page}#{identity.fingerprint}"
-        PageAddress(config.supervision.log, config.job_name).write(served.pinned_page)
+        PageAddress(log_folder(config.supervision.log, config.job_name)).write(served.pinned_page)
         assert status_of(config)["job"] == "job"
     finally:
         served.close()

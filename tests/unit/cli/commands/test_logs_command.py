@@ -1,8 +1,11 @@
+import json
+import os
+
 import pytest
 
 from samzapy.clock import Measured
 from samzapy.config.supervision import LogConfig
-from samzapy.container.supervision.logs import PageAddress
+from samzapy.container.supervision.logs import PageAddress, log_folder, process_logging
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import JobSpec
@@ -69,7 +72,7 @@ def test_the_status_shows_lag_and_stalls(samzapy, logs):
     lease.report(ContainerReport("0", lease.epoch, "running", processed=1_234, facts=facts))
     service = CoordinatorService(job, "acts")
     try:
-        address = PageAddress(LogConfig(), "counts-1")
+        address = PageAddress(log_folder(LogConfig(), "counts-1"))
         address.write(service.page)
         assert (logs / "page.url").stat().st_mode & 0o777 == 0o600
         code, output, _ = samzapy("status", "job.properties")
@@ -85,3 +88,18 @@ def test_the_status_shows_lag_and_stalls(samzapy, logs):
     assert "0 sys.in[0] 10 50 40 2.5 s" in lines
     assert "File x, line 3" in lines
     assert address.read() is None
+
+
+def test_the_processes_of_jobs_are_found_by_their_logs_with_their_pages(samzapy, logs):
+    PageAddress(logs).write("http://127.0.0.1:1/?token=x")
+    with process_logging(LogConfig(), "counts-1", "driver"):
+        code, output, _ = samzapy("ps", "--json")
+    (line,) = [row for row in json.loads(output)["rows"] if row["log"] == str(logs / "driver.log")]
+    assert code == 0
+    assert (line["job"], line["part"], line["pid"], line["page"]) == (
+        "counts-1",
+        "driver",
+        os.getpid(),
+        "http://127.0.0.1:1/?token=x",
+    )
+    assert str(logs) not in samzapy("ps")[1]
