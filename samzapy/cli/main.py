@@ -36,6 +36,7 @@ _COMMANDS = {
     "pack": "Pack the Python environment of a job's executors into an archive.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "spark": "Start and stop a development Spark cluster on this machine.",
+    "examples": "List and copy complete jobs for common problems.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs and stores.",
     "verify": "Prove a delivery guarantee under kills, pauses and restarts.",

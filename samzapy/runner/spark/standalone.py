@@ -1,4 +1,4 @@
-"""A standalone Spark on this machine, for development: a master and workers on loopback, from pyspark's own classes.
+"""A standalone Spark on this machine, for development: a master and workers on loopback, from the classes of pyspark.
 
 FOLDER/spark.json        the address, and the processes
 FOLDER/master.log        Spark's log of the master
@@ -55,8 +55,8 @@ def launch(
 ) -> subprocess.Popen[bytes]:
     """Start `master.Master` or `worker.Worker` of the installed Spark on that address, and wait until it is ready.
 
-    `environ`: variables besides those of this process. Raises EnvironmentFailure without a Java for Spark, or if it does
-    not come up, which ends it.
+    `environ`: variables besides those of this process. Raises EnvironmentFailure without a Java for Spark, and if the
+    process does not come up, which ends it.
     """
     java, links = find_java(SPARK), log.with_suffix(".java")
     shutil.rmtree(links, ignore_errors=True)

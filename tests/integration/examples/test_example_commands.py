@@ -48,3 +48,10 @@ def test_a_store_filled_by_batch_saves_reading_its_stream(overrides: dict[str, s
     assert "3,322 planes" in printed
     assert "336,776 messages in" in printed
     assert "336,776 flights, 8,255 cancelled, mean delay 12.6 min; model known for 279,971 of 328,521" in printed
+
+
+@pytest.mark.parametrize("name", ["page-views", "customer-orders", "flights"])
+def test_the_commands_that_a_copy_prints_do_what_they_say(name: str, tmp_path: Path) -> None:
+    printed = run_commands([f"samzapy examples copy {name}"], tmp_path, {})
+    lines = [line.removeprefix("  ") for line in printed.splitlines()[1:]]
+    assert re.search(r"^[\d,]+ messages in ", run_commands(lines, tmp_path, {}), re.MULTILINE)
