@@ -51,8 +51,8 @@ class Plan:
             return set().union(*map(sources, step.inputs))
 
         return {
-            f"step '{step.name}' ({step.kind}) needs them there: send streams through the job with through() or key_by, "
-            "or give the inputs the same number of partitions": set().union(*map(sources, step.together))
+            f"step '{step.name}' ({step.kind}) needs them there: send streams through the job with through() or "
+            "key_by, or give the inputs the same number of partitions": set().union(*map(sources, step.together))
             for step in self.steps
         }
 

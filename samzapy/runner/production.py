@@ -45,7 +45,8 @@ _COPIES, _IN_SYNC = 3, 2
 #: A job may be down for a day without losing messages.
 _OUTAGE_MS = 86_400_000
 _MOST_NAMED, _MIB, _OVERHEAD, _TRANSACTIONS = 5, 2**20, "spark.executor.memoryOverhead", "__transaction_state"
-_EMPTIED, _NO_DISK = ("/tmp", "/var/tmp", "/dev/shm", "/run"), {"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "9p"}  # noqa: S108
+_EMPTIED = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # noqa: S108
+_NO_DISK = {"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "9p"}
 
 
 class Unknown(str):
@@ -98,7 +99,8 @@ class Surroundings(NamedTuple):
         if issubclass(task, Windowed):
             # The container and the task of a context are there only in a run.
             with suppress(Exception):
-                return task().aggregation(Context(self.config.context, None, None)).windows.grace_ms  # type: ignore[arg-type]
+                context = Context(self.config.context, None, None)  # type: ignore[arg-type]
+                return task().aggregation(context).windows.grace_ms
         return None if self.config.stores else 0
 
 

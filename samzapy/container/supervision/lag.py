@@ -117,8 +117,8 @@ class LagWatch:
         group: str = "",
         outages: Outages = OUTAGES,
     ) -> None:
-        """Connects to nothing yet. `period_s`: seconds between two polls. `group`: the consumer group for the positions,
-        empty for none. `outages`: where a lag that is unknown for a lack of answers is logged."""
+        """Connects to nothing yet. `period_s`: seconds between two polls. `group`: the consumer group for the
+        positions, empty for none. `outages`: where a lag that is unknown for a lack of answers is logged."""
         self._ssps = sorted(ssps)
         self._new_clients = new_clients
         self._clock = clock

@@ -34,7 +34,10 @@ class PuttingCoroutine(CoroutineTask, InitableTask):
         self.counts.put(envelope.key, envelope.message)
 
 
-TAKES = "store 'counts': value of key 'a': string serde takes a str, got dict; convert it, or change stores.counts.msg.serde"
+TAKES = (
+    "store 'counts': value of key 'a': string serde takes a str, got dict; "
+    "convert it, or change stores.counts.msg.serde"
+)
 #: The lines of the calls of `put` above.
 PUT, PUT_LATER = (
     f"test_unserializable_entries.py:{task.process.__code__.co_firstlineno + 1}"
