@@ -5,8 +5,9 @@
                        version of each order <────── answers, by order ──────┘
                                                             └──> Answers ──> rows of the result, by order
 
-1. Each change of a left row gets the next version of its key. It goes to the task that has the right row, which keeps
-   it under (foreign key, key), and answers with the version.
+1. Each change of a left row gives its key a new version, which no attempt gives again: an attempt that has ended may
+   have left answers to changes that the next one makes otherwise. The change goes to the task that has the right row,
+   which keeps it under (foreign key, key), and answers with the version.
 2. When a left row changes its foreign key, two tasks answer, in any order. Only the answer to the newest version
    counts.
 3. A change of a right row is answered for all rows that are kept under its key.
@@ -16,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, ClassVar
+from uuid import uuid4
 
 from samzapy.pipeline.functions import Batch, form_of, made_of
 from samzapy.pipeline.step import Opening, Receive, Step
@@ -45,6 +48,7 @@ class ByForeignKey(Step):
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         versions, befores = task.context.get_store(self.name), task.befores_of(self.table)
+        attempt, numbers = uuid4().hex, count()
         on, inner, form = self.on, self.inner, form_of(self.table.value_type)
 
         def key_of(row: Any) -> str | None:
@@ -57,12 +61,13 @@ class ByForeignKey(Step):
             held = versions.get_all(dict.fromkeys(batch.keys))
             rows = []
             for place, (key, row, before) in enumerate(zip(batch.keys, batch.messages, befores, strict=True)):
-                version = held[key] = (held[key] or 0) + 1
+                is_first = held[key] is None
+                version = held[key] = f"{attempt}-{next(numbers)}"
                 now, then = key_of(row), key_of(before)
                 if then is not None and then != now:
                     rows.append((place, then, {"key": key, "version": version, "row": None, "gone": now is None}))
                 if now is not None:
-                    kept = {"key": key, "version": version, "row": form.to_plain(row), "gone": False}
+                    kept = {"key": key, "version": version, "row": form.to_plain(row), "first": is_first}
                     rows.append((place, now, kept))
             versions.put_all(held)
             emit(made_of(batch, rows))
@@ -91,7 +96,7 @@ class Subscriptions(Step):
         joiner, inner, form = self.joiner, self.inner, form_of(self.left_type)
         results = form_of(self.result_type)
 
-        def answer(version: int, row: Any, right: Any) -> dict[str, Any]:
+        def answer(version: str, row: Any, right: Any) -> dict[str, Any]:
             result = None if right is None and inner else joiner(form.from_plain(row), right)
             return {"version": version, "result": None if result is None else results.to_plain(result)}
 
@@ -108,7 +113,7 @@ class Subscriptions(Step):
                 else:
                     kept.put(name, [version, row])
                     result = answer(version, row, rows[foreign])
-                    if result["result"] is None and version == 1:
+                    if result["result"] is None and change["first"]:
                         continue  # nothing was there before
                 answers.append((place, change["key"], result))
             emit(made_of(batch, answers))
