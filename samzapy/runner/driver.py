@@ -134,7 +134,7 @@ def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOption
     inputs = InputsWatch(prepared, coordinator, checks, options.on_event)
     with OwnershipWatch(ownership, coordinator, checks, options, lambda: inputs.changed) as watch:
         keep_clock(checks, coordinator)
-        checks.add(Row("history", FINE_S, coordinator.sample), asks=False)
+        checks.add(Row("history", FINE_S, coordinator.sample), 0, asks=False)
         watch_changelogs(prepared, checks, options.on_event)
         delete_passed(prepared, checks, options.on_event)
         yield watch

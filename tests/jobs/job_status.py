@@ -1,6 +1,9 @@
-"""Statuses of jobs."""
+"""Statuses of jobs, and their figures over time."""
 
-from samzapy.coordinator.status import ContainerFailure, ContainerStatus, JobStatus, RestoredStore
+from math import sin
+
+from samzapy.coordinator.overview.history import History
+from samzapy.coordinator.status import ContainerFailure, ContainerStatus, HandledFailure, JobStatus, RestoredStore
 from samzapy.job.lease import PartitionLag, Stall, UserFailure
 
 
@@ -39,3 +42,52 @@ def failed_job():
         failures=(failure,),
         failed=1,
     )
+
+
+#: 2026-11-28 12:10 UTC.
+NOON_MS = 1_795_867_800_000
+STACK = """Traceback (most recent call last):
+  File "/opt/shop/tasks.py", line 31, in process
+    total = message["price"] * message["amount"]
+TypeError: unsupported operand type(s) for *: 'int' and 'NoneType'"""
+
+
+def skipped(offset, age_s, handled="skipped"):
+    where = f"process of kafka.in[3]@{offset}"
+    about = "unsupported operand type(s) for *: 'int' and 'NoneType'"
+    place = ("kafka.in[3]", offset, offset, handled, NOON_MS - round(1_000 * age_s))
+    return HandledFailure(
+        "1", UserFailure("TypeError", about, "Partition 3", where, "tasks.py:31", STACK, *place), age_s
+    )
+
+
+def working(number, partitions, lag=4, **more):
+    numbers = {"container": {"cpu-s": 100.0, "resident-bytes": 180_000_000.0}, "commit": {"commit.total-s": 3.0}}
+    return container(number, 1_234_567, partitions, lag=lag, **{"metrics": numbers, "measured_at": 97.0, **more})
+
+
+def working_job(*containers, **more):
+    each = containers or (working(0, range(2)), working(1, range(2, 4)))
+    return job(*each, **{"time_ms": NOON_MS, "at": 100.0, **more})
+
+
+def job_that_skips():
+    counts = {"errors.process.skipped": 37}
+    return working_job(handled=tuple(skipped(number, 370.0 - 10 * number) for number in range(37)), counts=counts)
+
+
+def six_hours(lag_of=lambda second: 40):
+    """The figures of a job that began six hours before noon, and had a restart 200 s before it."""
+    history, processed, commits, commit_s, cpu_s = History(), 0, 0, 0.0, 0.0
+    for second in range(-21_600, 1, 10):
+        processed += round(10 * (3_000 + 800 * sin(second / 900) + 200 * sin(second / 41)))
+        commits, commit_s, cpu_s = (
+            commits + 1,
+            commit_s + 0.05 + 0.02 * sin(second / 300),
+            cpu_s + 6 + sin(second / 900),
+        )
+        numbers = {"container": {"cpu-s": cpu_s}, "commit": {"commit.total-s": commit_s}}
+        attempts = 2 if second > -200 else 1
+        each = container(0, processed, [0], lag=lag_of(second), attempts=attempts, commits=commits, metrics=numbers)
+        history.note(job(each, time_ms=NOON_MS + 1_000 * second))
+    return history

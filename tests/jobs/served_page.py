@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import contextmanager
+from itertools import count
 
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -11,6 +12,8 @@ from samzapy.coordinator.server import HttpServer
 from samzapy.coordinator.views import Inspector, Record, views
 from samzapy.errors import ConfigError, ConfigProblem
 
+COMMIT = {"step.flush.count": 3, "step.flush.total-s": 0.1, "step.flush.max-s": 0.1, "step.ack.count": 3}
+PROCESS = {f"seconds.le.{bound}": count for bound, count in (("0.001", 5), ("0.1", 9), ("+Inf", 10), ("sum", 0.4))}
 METRICS = {"store.counts.hits": 3, "store.counts.misses": 1, "store.counts.estimate-num-keys": 10}
 
 
@@ -50,8 +53,15 @@ class Shown:
 def served_page(shown, inspector=None):
     """The URL of the page, while it is served without a guard."""
 
+    def grown(values, times):
+        return {name: value * times for name, value in values.items()}
+
+    polls = count(1)
+
     def snapshot(_):
-        return JSONResponse({"Partition 0": METRICS, "Partition 1": METRICS, "container": {"threads": 3}})
+        now = next(polls)
+        own = {"commit": grown(COMMIT, now), "process": grown(PROCESS, now)}
+        return JSONResponse({"Partition 0": METRICS, "Partition 1": METRICS, **own})
 
     listening = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"

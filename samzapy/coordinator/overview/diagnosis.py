@@ -23,7 +23,8 @@ SLOW_COMMIT_S, LONG_WAIT_S = 1.0, 60.0
 _GROWTH, _GROWTH_PART = 100, 0.1
 #: Seconds after which a figure is shown with its age.
 _NOW_S = 1.0
-_PLACE = re.compile(r"[^\s,;]+\[\d+\]@\d+")
+#: A place that needs no quoting in a shell's double quotes.
+_PLACE = re.compile(r"[\w.-]+\[\d+\]@\d+")
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ def _failing(job: _Job) -> Diagnosis | None:
 def _waiting_messages(job: _Job) -> Diagnosis | None:
     parts = [item for each in job.open for item in each.partitions.items()]
     name, oldest = max(parts, key=lambda part: part[1].age_s or 0.0, default=("", None))
-    if oldest is None or (oldest.age_s or 0.0) < LONG_WAIT_S:
+    if oldest is None or (oldest.age_s or 0.0) < LONG_WAIT_S or _growing_lag(job) is not None:
         return None
     trend, lag = job.trend, job.status.lag
     if trend is not None and trend < 0 and lag:

@@ -75,15 +75,23 @@ def test_a_running_jobs_page_looks_up_keys_and_messages_with_a_read_token(samzap
         until(lambda: asked("/status").get("processed") == 2, lambda: job.errors)
         until(lambda: [each["value"] for each in records(store="counts", key="/a")] == ["2"], lambda: job.errors)
         assert records(store="counts", key="/b") == []
-        (message,) = records(stream="local.views", partition="0", offset="0")
-        assert message["place"] == "local.views[0]@0"
+        place = {"stream": "local.views", "partition": "0"}
+        message, _ = records(**place, **{"from": "0", "key": "/a"})
+        assert message["place"].startswith("local.views[0]@0, 20")
         assert "<ann>" in message["value"]
+        assert records(**place, **{"from": "0", "key": "/b"}) == []
+        assert [each["value"] for each in records(store="counts", key="/a", how="history")][0] == "2"
+        assert [each["key"] for each in records(store="counts", key="/", how="prefix")] == ["/a"]
         for wrong, reason in (
-            ({"stream": "local.views", "partition": "0", "offset": "9"}, "offset: local.views[0]"),
-            ({"stream": "local.views", "partition": "x", "offset": "0"}, "partition: expected a number from 0"),
-            ({"stream": "local.out", "partition": "0", "offset": "0"}, "the inputs are local.views"),
+            ({**place, "from": "9"}, "from: local.views[0]"),
+            ({**place, "partition": "x"}, "partition: expected a number from 0"),
+            ({**place, "stream": "local.out"}, "the inputs are local.views"),
         ):
             assert reason in asked("/records", **wrong)["error"]
+        steps = [step["name"] for step in asked("/status")["page"]["steps"]]
+        assert steps == ["local.views", "PageViewCountTask", "counts"]
+        assert asked("/status")["diagnosis"]["text"].startswith("Nothing ")
+        assert "\nNothing " in samzapy("status", "job.properties")
         job.terminate()
         assert job.wait() == 0, job.errors
     finally:

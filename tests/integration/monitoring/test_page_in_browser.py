@@ -8,7 +8,7 @@ from functools import partial
 from importlib.resources import files
 
 import pytest
-from jobs.job_status import container, failed_job, job
+from jobs.job_status import container, failed_job, job, job_that_skips, six_hours, working_job
 from jobs.served_page import OneKey, Shown, served_page
 
 from samzapy.coordinator import views
@@ -41,8 +41,8 @@ LARGE = job(*(container(number, 5_000, range(number * 20, number * 20 + 20), lag
 
 
 class ServedPage:
-    def __init__(self, opened, status, steps=()):
-        self._shown, inspector = Shown(status, JobSpec(JobModel(()), {})), OneKey()
+    def __init__(self, opened, status, steps=(), history=None):
+        self._shown, inspector = Shown(status, JobSpec(JobModel(()), {}), history), OneKey()
         self._page, inspector.steps = ExitStack(), steps
         opened.callback(self._page.close)
         self.address = self._page.enter_context(served_page(self._shown, inspector))
@@ -101,11 +101,11 @@ def test_what_comes_from_the_job_is_text(served, look):
     status = failed_job()
     tab = look(served(replace(status, containers=(*status.containers, odd))).address)
     tab.locator(".pill.stalled").first.wait_for()
-    assert "KeyError: '<user>'" in tab.inner_text("#errors")
+    assert "KeyError: '<user>'" in tab.inner_text("#failures")
     assert all(name in tab.inner_text("#tasks") for name in names)
     assert tab.locator("main img").count() == 0
-    tab.get_by_text("Traceback", exact=True).click()
-    assert tab.inner_text("#errors pre") == "Traceback …\n<b>"
+    tab.locator("#failures summary").click()
+    assert tab.inner_text("#failures pre") == "Traceback …\n<b>"
     assert "Partition 0/counts" in tab.inner_text("#stores details") or tab.locator("#stores details").count() == 1
 
 
@@ -140,15 +140,76 @@ def test_the_steps_of_a_pipeline_are_drawn_with_their_lags(served, look, width):
     lags = {"kafka.page-views[0]": 12_345, "kafka.page-views-by-page[0]": 3, "kafka.page-views-by-page[1]": 4}
     reader = container(0, 5, lags={name: PartitionLag(5, 5 + lag, lag, 0) for name, lag in lags.items()})
     tab = look(served(job(reader), PIPELINE.plan.picture).address, width)
-    tab.locator("#steps svg").wait_for()
-    texts = tab.locator("#steps svg text").all_text_contents()
+    tab.locator("#graph svg").wait_for()
+    texts = tab.locator("#graph svg text").all_text_contents()
     assert "by-page-window" in texts
     assert not [text for text in texts if text in {"by-page-out", "by-page-in"}]
     assert texts[texts.index("page-views-by-pagekafka.page-views-by-page") + 1] == "0 msg/s \u00b7 lag 7"
-    assert tab.locator("#steps path.stream").count() == 1
-    assert tab.locator("#steps .behind").all_text_contents() == ["0 msg/s \u00b7 lag 12,345"]
+    assert tab.locator("#graph path.stream").count() == 1
+    assert tab.locator("#graph .behind").all_text_contents() == ["0 msg/s \u00b7 lag 12,345"]
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert axe.Axe().run(tab).violations_count == 0
+
+
+def test_the_first_sentence_says_why_and_what_to_type(served, look):
+    page = served(failed_job())
+    tab = look(page.address)
+    tab.locator(".why.is-bad").wait_for()
+    assert tab.locator("main section").first.get_attribute("id") == "why"
+    assert tab.inner_text(".why .sentence") == "Container 0 is stuck: broker unreachable for 45 s."
+    assert tab.inner_text(".why code") == "samzapy check JOB.properties"
+    page.show(working_job())
+    tab.locator(".why.is-unknown").wait_for()
+    assert tab.locator(".why code").count() == 0
+
+
+def test_a_job_that_skips_messages_has_them_with_line_and_replay(served, look):
+    tab = look(served(job_that_skips()).address)
+    tab.locator("#failures .record").first.wait_for()
+    card = tab.locator(".card", has_text="Failures")
+    assert card.locator(".figure").inner_text() == "37"
+    assert "0 attempts failed of 2, in 2 containers" in card.inner_text()
+    newest = tab.locator("#failures .record").first
+    assert newest.locator("strong").inner_text() == "skipped 10 s ago, process of kafka.in[3]@36, container 1"
+    codes = newest.locator("code").all_inner_texts()
+    assert codes == ["tasks.py:31", 'samzapy replay JOB.properties --until "kafka.in[3]@36"']
+    newest.get_by_text("Stack").click()
+    assert "NoneType" in newest.locator("pre").inner_text()
+    assert tab.locator("#failures .record").count() == 37
+
+
+def test_charts_have_axes_of_ten_minutes_and_six_hours_and_mark_restarts(served, look):
+    tab = look(served(working_job(), history=six_hours()).address)
+    rate = tab.locator("#charts figure", has_text="Rate")
+    rate.locator("polyline").wait_for()
+    texts = rate.locator("svg text").all_text_contents()
+    assert texts[-5:] == ["12:00", "12:02", "12:05", "12:07", "12:10"]
+    assert texts[:2] == ["0", "1k"]
+    assert rate.locator(".mark title").text_content() == "1 restart at 2026-11-28T12:06:50Z"
+    assert rate.locator("svg").get_attribute("aria-label").startswith("Rate, messages/s: now ")
+    tab.get_by_label("six hours").check()
+    assert rate.locator("svg text").all_text_contents()[-5:] == ["06:10", "07:40", "09:10", "10:40", "12:10"]
+
+
+@pytest.mark.slow
+def test_charts_of_steps_and_process_grow_from_the_containers_figures(served, look):
+    tab = look(served(replace(working_job(), time_ms=0)).address)
+    tab.locator("#charts svg[aria-label*='flush 33.3']").wait_for(timeout=30_000)
+    assert tab.locator("#charts svg[aria-label*='p50 1, p99 100']").count() == 1
+
+
+@pytest.mark.slow
+def test_the_job_of_a_task_is_drawn_with_its_rates(served, look):
+    steps = [
+        {"name": "kafka.in", "kind": "stream", "about": "input", "inputs": [], "stream": "kafka.in", "stores": []},
+        {"name": "CountTask", "kind": "task", "about": "task", "inputs": ["kafka.in"], "stream": "", "stores": []},
+        {"name": "counts", "kind": "output", "about": "log", "inputs": ["CountTask"], "stream": "", "stores": []},
+    ]
+    tab = look(served(working_job(), steps).address)
+    tab.locator("#graph svg").wait_for()
+    assert {"kafka.in", "CountTask", "counts", "0 msg/s \u00b7 lag 16"} <= set(
+        tab.locator("#graph svg text").all_text_contents()
+    )
 
 
 @pytest.mark.slow
@@ -164,10 +225,10 @@ def test_a_copy_of_a_status_in_a_file_is_shown(look, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
-@pytest.mark.parametrize("status", [LARGE, failed_job()], ids=["a thousand tasks", "in trouble"])
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize("status", [LARGE, failed_job(), job_that_skips()], ids=["a thousand tasks", "stuck", "skips"])
 def test_the_page_fits_and_has_no_barriers(served, look, status, width, scheme):
-    tab = look(served(status).address, width, scheme)
+    tab = look(served(status, PIPELINE.plan.picture, six_hours()).address, width, scheme)
     tab.locator("#tasks tbody tr").first.wait_for()
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     found = axe.Axe().run(tab)
@@ -179,8 +240,25 @@ def test_a_key_is_looked_up_and_shown(served, look):
     tab = look(served(job(container(0))).address)
     tab.fill("#key", "ann")
     tab.get_by_role("button", name="Look up").click()
-    tab.locator(".record").wait_for()
-    assert '{"views": 3}' in tab.inner_text(".record")
+    tab.locator("#records .record").wait_for()
+    assert '{"views": 3}' in tab.inner_text("#records")
+    tab.select_option("#how", "history")
+    tab.get_by_role("button", name="Look up").click()
+    tab.get_by_text("store counts, history").first.wait_for()
+    assert tab.locator("#records .record").count() == 3
+    tab.fill("#partition", "3")
+    tab.fill("#from", "17")
+    tab.fill("#only", "ann")
+    tab.get_by_role("button", name="Show").click()
+    tab.get_by_text("kafka.in[3]@17").wait_for()
+
+
+@pytest.mark.slow
+def test_the_log_of_a_container_is_followed(served, look):
+    tab = look(served(working_job()).address)
+    tab.get_by_text("[container 0]: a <line>").wait_for()
+    tab.select_option("#of", "1")
+    tab.get_by_text("[container 1]: a <line>").wait_for()
 
 
 @pytest.mark.slow
