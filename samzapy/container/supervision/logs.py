@@ -284,14 +284,24 @@ def about_container(line: str, container: str) -> bool:
 
 
 def newest_lines(folder: Path, container: str) -> str:
-    """The newest lines of the driver's log in `folder`, `NEWEST_BYTES` at most; with `container`, those about it."""
+    """The newest lines of a job's logs in `folder`, `NEWEST_BYTES` at most: of the driver, which has lines of all
+    containers, or of the containers that run here. With `container`, the lines about it."""
+    files = {path.stem: path for path in folder.glob("*.log")}
+    own = files.get(f"container-{container}") if container else None
+    driver = files.get(DRIVER)
     try:
-        with (folder / f"{DRIVER}.log").open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - NEWEST_BYTES))
-            lines = log.read().decode("utf-8", "replace").splitlines()
-    except OSError:
+        lines = _tail(own or driver or max(files.values(), key=lambda path: path.stat().st_mtime))
+    except (OSError, ValueError):
         return ""
+    if own is not None:
+        return "\n".join(lines)
     return "\n".join(line for line in lines if not container or about_container(line, container))
+
+
+def _tail(path: Path) -> list[str]:
+    with path.open("rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - NEWEST_BYTES))
+        return log.read().decode("utf-8", "replace").splitlines()
 
 
 class PrivateFile(RotatingFileHandler):

@@ -80,7 +80,7 @@ def test_a_running_jobs_page_looks_up_keys_and_messages_with_a_read_token(samzap
         assert message["place"].startswith("local.views[0]@0, 20")
         assert "<ann>" in message["value"]
         assert records(**place, **{"from": "0", "key": "/b"}) == []
-        assert [each["value"] for each in records(store="counts", key="/a", how="history")][0] == "2"
+        assert records(store="counts", key="/a", how="history")[0]["value"] == "2"
         assert [each["key"] for each in records(store="counts", key="/", how="prefix")] == ["/a"]
         for wrong, reason in (
             ({**place, "from": "9"}, "from: local.views[0]"),

@@ -5,11 +5,13 @@ import pytest
 
 from samzapy.config.supervision import LogConfig
 from samzapy.container.supervision.logs import (
+    NEWEST_BYTES,
     CarriedLines,
     PrivateFile,
     container_logging,
     formatter,
     log_folder,
+    newest_lines,
     process_logging,
     record_of,
 )
@@ -121,3 +123,27 @@ def test_lines_on_a_full_disk_are_lost_after_one_warning(tmp_path, caplog, monke
         f"{handler.baseFilename}: No space left on device (job.log.dir); further lines may be missing there"
     ]
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "container", "lines"),
+    [
+        ({"driver": "a [container 0]: x\nb [container 1, T]: y"}, "1", "b [container 1, T]: y"),
+        ({"driver": "a [container 0]: x\nb: y"}, "", "a [container 0]: x\nb: y"),
+        ({"driver": "a [container 0]: x", "container-0": "own"}, "0", "own"),
+        ({"container-0": "own"}, "", "own"),
+        ({"container-0": "own"}, "../container-0", ""),
+        ({}, "", ""),
+    ],
+)
+def test_the_newest_lines_are_the_drivers_or_the_containers_own(tmp_path, files, container, lines):
+    for name, text in files.items():
+        (tmp_path / f"{name}.log").write_text(text)
+    assert newest_lines(tmp_path, container) == lines
+
+
+def test_the_newest_lines_of_a_large_log_are_bounded(tmp_path):
+    (tmp_path / "driver.log").write_text("x" * 79 + "\n" * 10_000 + "last\n" * 60_000)
+    found = newest_lines(tmp_path, "")
+    assert len(found) < NEWEST_BYTES
+    assert found.endswith("last")
