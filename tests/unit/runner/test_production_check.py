@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from docs.generator.markdown import anchors
-from samzapy import Count, Pipeline, StreamTask, SystemStream, Tumbling, Within
+from samzapy import Pipeline, StreamTask, SystemStream, Tumbling, Within
 from samzapy.admin.user_code import checked_code
 from samzapy.api.system import StreamDescription
 from samzapy.config.loader import load_job
 from samzapy.job.planner import plan
 from samzapy.metrics.dashboard import rules
 from samzapy.operators.joins import TimeRules
-from samzapy.operators.windows import WindowedAggregation, WindowedTask
+from samzapy.operators.windows import Count, WindowedAggregation, WindowedTask
 from samzapy.runner.production import CHECKS, PAGE, Surroundings, checklist
 from samzapy.runner.spark.master import checked_master
 
