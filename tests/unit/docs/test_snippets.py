@@ -1,7 +1,8 @@
 """The code on the pages works as it stands there.
 
 1. A block with a title (`title="money.py"`) becomes that file, in a folder that the blocks of a page share.
-2. Files with the name `test_*.py` are run by pytest.
+2. Files with the name `test_*.py` are run by pytest. `windows_page.py` beside this module has tests of the files of
+   `windows.md` that the page does not show.
 3. Blocks of Python without a title are one script, in their order.
 4. A block behind `<!-- fragment -->` is a part of something that is not shown: it is only compiled.
 5. A block behind `<!-- excerpt -->` stands in a file of the examples, word by word.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +53,7 @@ def runs(block: Block) -> bool:
     return bool(block.file) or (block.language == "python" and block.mark not in {FRAGMENT, EXCERPT})
 
 
-def run(folder: Path, *command: str) -> None:
+def run(folder: Path, *command: str | Path) -> None:
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False, timeout=120
     )
@@ -69,6 +71,9 @@ def test_the_code_of_a_page_runs(page, tmp_path):
         (tmp_path / "the_page.py").write_text("\n".join(script), encoding="utf-8")
         run(tmp_path, "the_page.py")
     tests = [block.file for block in files if block.file.startswith("test_")]
+    hidden = Path(__file__).with_name(f"{Path(page).stem.replace('-', '_')}_page.py")
+    if hidden.exists():
+        tests.append(shutil.copy(hidden, tmp_path / f"test_{hidden.name}"))
     if tests:
         run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests)
 
