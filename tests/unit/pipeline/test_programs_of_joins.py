@@ -37,6 +37,83 @@ def test_streams_join_within_a_time_in_any_order(run, how):
     assert clicks_and_orders(run, how) == RESULTS[how]
 
 
+@pytest.mark.parametrize(
+    ("within", "expected"),
+    [
+        (Within("10s", "10s"), [10, 14, 15, 20, 25, 26, 30]),
+        (Within(0, "5s"), [20, 25]),
+        (Within("5s", 0), [15, 20]),
+    ],
+)
+def test_the_edges_of_a_join_belong_to_it(run, within, expected):
+    pipeline = Pipeline("p")
+    clicks, orders = pipeline.stream("kafka.clicks"), pipeline.stream("kafka.orders")
+    clicks.join(orders, lambda _, second: second, within=within, rules=TimeRules(lateness="60s")).to("kafka.out")
+    flow = run(pipeline)
+    flow.send("clicks", "a", 0, 20)
+    for second in (31, 30, 26, 25, 20, 15, 14, 10, 9):
+        flow.send("orders", "a", second, second)
+    flow.pass_time(200, "clicks", "orders")
+    assert sorted(flow.by_key("out")["a"]) == expected
+
+
+def test_a_message_without_a_partner_comes_when_none_can_follow(run):
+    pipeline = Pipeline("p")
+    clicks, orders = pipeline.stream("kafka.clicks"), pipeline.stream("kafka.orders")
+    clicks.join(orders, pair, within=Within("10s", "10s"), how="left").to("kafka.out")
+    flow = run(pipeline)
+    flow.send("clicks", "a", "click", 5)
+    flow.pass_time(15, "clicks", "orders")  # an order of second 15 may follow
+    assert flow.by_key("out") == {}
+    flow.pass_time(16, "clicks", "orders")
+    assert flow.by_key("out") == {"a": [["click", None]]}
+
+
+def test_null_messages_join_nothing(run):
+    pipeline = Pipeline("p")
+    clicks, orders = pipeline.stream("kafka.clicks"), pipeline.stream("kafka.orders")
+    clicks.join(orders, pair, within=Within("10s", "10s"), how="outer").to("kafka.out")
+    flow = run(pipeline)
+    for stream, message in (("clicks", None), ("clicks", "click"), ("orders", None)):
+        flow.send(stream, "a", message, 5)
+    flow.pass_time(100, "clicks", "orders")
+    assert flow.by_key("out") == {"a": [["click", None]]}
+
+
+def test_views_count_by_the_region_of_their_users(run):
+    pipeline = Pipeline("p")
+    views, regions = pipeline.stream("kafka.views"), pipeline.table("kafka.regions")
+    by_region = views.join(regions, lambda _, region: region).key_by(lambda region: region)
+    by_region.window(Tumbling("10s")).count().to("kafka.out")
+    flow = run(pipeline)
+    for user, region in (("ann", "eu"), ("bob", "us"), ("eve", "eu")):
+        flow.send("regions", user, region)
+    flow.send("views", "ann", "/a", 1)
+    flow.send("views", "eve", "/b", 2)
+    flow.send("regions", "ann", "us", 3)
+    flow.send("views", "ann", "/c", 4)
+    flow.send("views", "nobody", "/d", 5)
+    for second in (60, 120, 180):
+        flow.pass_time(second, "views", "regions")
+    assert {
+        key: [each["count"] for each in rows][:1] for key, rows in flow.by_key("out").items() if key in "eu us"
+    } == {
+        "eu": [2],
+        "us": [1],
+    }
+
+
+def test_a_row_of_a_table_that_is_everywhere_changes_no_earlier_result(run):
+    pipeline = Pipeline("p")
+    names = pipeline.table("kafka.names", everywhere=True)
+    pipeline.stream("kafka.in").join(names, pair, on=lambda n: f"n{n}", how="left").to("kafka.out")
+    flow = run(pipeline)
+    for name in ("one", "uno", None):
+        flow.send("names", "n1", name)
+        flow.send("in", "a", 1)
+    assert flow.by_key("out") == {"a": [[1, "one"], [1, "uno"], [1, None]]}
+
+
 def test_a_stream_joins_itself(run):
     pipeline = Pipeline("p")
     numbers = pipeline.stream("kafka.in")
@@ -195,6 +272,26 @@ def test_an_order_that_changes_its_customer_leaves_the_first(run):
     flow.send("customers", "x", "anna")  # nobody's
     flow.send("orders", "o1", {"c": "z", "n": 1})  # there is no z
     assert flow.by_key("out") == {"o1": [[1, "ann"], [1, "bob"], None]}
+
+
+def test_an_order_without_a_customer_has_no_result(run):
+    flow = orders_and_customers(run, "inner")
+    flow.send("customers", "x", "ann")
+    flow.send("orders", "o1", {"c": None, "n": 1})
+    flow.send("orders", "o1", {"c": "x", "n": 2})
+    flow.send("orders", "o1", {"c": None, "n": 3})
+    flow.send("customers", "x", "anna")
+    assert flow.by_key("out") == {"o1": [[2, "ann"], None]}
+
+
+def test_an_order_that_comes_back_has_a_result_again(run):
+    flow = orders_and_customers(run, "inner")
+    flow.send("customers", "x", "ann")
+    for order in ({"c": "x", "n": 1}, None, {"c": "x", "n": 2}):
+        flow.send("orders", "o1", order)
+    flow.send("customers", "x", None)
+    flow.send("customers", "x", "anna")
+    assert flow.by_key("out") == {"o1": [[1, "ann"], None, [2, "ann"], None, [2, "anna"]]}
 
 
 def test_a_customer_that_is_deleted_deletes_the_results_of_its_orders(run):

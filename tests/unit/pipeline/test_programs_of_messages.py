@@ -121,6 +121,49 @@ def test_two_repartitions_in_a_row_count_by_the_last_key(run):
     assert flow.by_key("out") == {"x": [1, 2]}
 
 
+def test_words_of_lines_count_by_word(run):
+    pipeline = Pipeline("p")
+    words = pipeline.stream("kafka.lines").flat_map(lambda line: line.lower().split())
+    words.key_by(lambda word: word).count().to("kafka.out")
+    flow = run(pipeline)
+    flow.send("lines", "one", "all streams lead to Kafka")
+    flow.send("lines", "two", "hello Kafka streams")
+    counts = {key: rows[-1] for key, rows in flow.by_key("out").items()}
+    assert counts == {"all": 1, "streams": 2, "lead": 1, "to": 1, "kafka": 2, "hello": 1}
+
+
+def test_through_brings_messages_with_their_keys_to_another_step(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").through("again").map(lambda key, n: [key, n]).to("kafka.out")
+    flow = run(pipeline)
+    for key, n in (("a", 1), ("b", 2), ("a", 3)):
+        flow.send("in", key, n)
+    assert flow.by_key("out") == {"a": [["a", 1], ["a", 3]], "b": [["b", 2]]}
+
+
+def test_merged_streams_of_two_kinds_are_one_total(run):
+    """What Kafka Streams calls a cogroup."""
+    pipeline = Pipeline("p")
+    clicks = pipeline.stream("kafka.clicks").map(lambda _: {"clicks": 1, "spent": 0})
+    orders = pipeline.stream("kafka.orders").map(lambda price: {"clicks": 0, "spent": price})
+    clicks.merge(orders).aggregate(clicks=Sum(field("clicks")), spent=Sum(field("spent"))).to("kafka.out")
+    flow = run(pipeline)
+    flow.send("clicks", "ann", "/a")
+    flow.send("orders", "ann", 30)
+    flow.send("clicks", "ann", "/b")
+    assert [(each["clicks"], each["spent"]) for each in flow.by_key("out")["ann"]] == [(1, 0), (1, 30), (2, 30)]
+
+
+def test_a_stream_as_a_table_has_its_newest_messages(run):
+    pipeline = Pipeline("p")
+    newest = pipeline.stream("kafka.in").key_by(field("user")).to_table()
+    newest.filter(lambda view: view["page"] != "/").map_values(field("page")).to("kafka.out")
+    flow = run(pipeline)
+    for page in ("/a", "/", "/b"):
+        flow.send("in", "x", {"user": "ann", "page": page})
+    assert flow.by_key("out") == {"ann": ["/a", None, "/b"]}
+
+
 def test_reduce_begins_with_the_first_message(run):
     pipeline = Pipeline("p")
     pipeline.stream("kafka.in").reduce(lambda total, n: total + n).to("kafka.out")

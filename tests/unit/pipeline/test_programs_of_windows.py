@@ -28,6 +28,61 @@ def test_tumbling_windows_close_once_with_late_messages_in_grace(run):
     assert flow.by_key("late") == {"a": [9]}
 
 
+#: Windows with five seconds of grace, the newest event time before a message of second 9, the windows that it is in,
+#: and whether it is late.
+EDGES = [
+    (Tumbling("10s", grace="5s"), 14, [(0, 10, 1)], False),
+    (Tumbling("10s", grace="5s"), 15, [], True),
+    (Hopping("10s", "5s", grace="5s"), 14, [(0, 10, 1), (5, 15, 1)], False),
+    (Hopping("10s", "5s", grace="5s"), 15, [(5, 15, 1)], False),
+    (Hopping("10s", "5s", grace="5s"), 20, [], True),
+    (Sessions("10s", grace="5s"), 14, [(9, 19, 1)], False),
+    (Sessions("10s", grace="5s"), 15, [], True),
+    (Sliding("10s", grace="5s"), 14, [(-1, 9, 1)], False),
+    (Sliding("10s", grace="5s"), 15, [], False),  # it is in the windows of later messages
+    (Sliding("10s", grace="5s"), 24, [], True),
+]
+
+
+@pytest.mark.parametrize(("windows", "newest", "spanned", "is_late"), EDGES)
+def test_grace_ends_at_its_moment(run, windows, newest, spanned, is_late):
+    pipeline = Pipeline("p")
+    windowed = pipeline.stream("kafka.in").window(windows)
+    windowed.late().to("kafka.late")
+    windowed.count().to("kafka.out")
+    flow = run(pipeline)
+    flow.pass_time(newest, "in")
+    flow.send("in", "a", 9, 9)
+    flow.pass_time(200, "in")
+    assert spans(flow.by_key("out").get("a", [])) == spanned
+    assert flow.by_key("late") == ({"a": [9]} if is_late else {})
+
+
+@pytest.mark.parametrize(
+    ("windows", "closes"),
+    [(Tumbling("10s"), 10), (Hopping("10s", "4s"), 6), (Sessions("10s"), 12), (Sliding("10s"), 3)],
+)
+def test_windows_give_nothing_before_they_close(run, windows, closes):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").window(windows).aggregate(sum=Sum()).to("kafka.out")
+    flow = run(pipeline)
+    flow.send("in", "a", 7, 2)
+    flow.pass_time(closes - 1, "in")
+    assert flow.by_key("out") == {}
+    flow.pass_time(closes, "in")
+    assert [each["sum"] for each in flow.by_key("out")["a"]] == [7]
+
+
+def test_sessions_that_grow_together_are_updated_as_one(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").window(Sessions("10s", grace="60s"), emit=OnChange()).count().to("kafka.out")
+    flow = run(pipeline)
+    for second in (0, 15, 9):
+        flow.send("in", "a", 1, second)
+    flow.settle()
+    assert spans(flow.by_key("out")["a"]) == [(0, 10, 1), (15, 25, 1), (0, 25, 3)]
+
+
 def test_late_messages_are_a_stream_for_any_further_step(run):
     pipeline = Pipeline("p")
     windows = pipeline.stream("kafka.in").window(Tumbling("10s"))
