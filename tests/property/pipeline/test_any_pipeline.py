@@ -33,10 +33,13 @@ def other_key(key, number):
 
 #: A name, what it adds to a stream, and what it does to a list of (key, number, second).
 STATELESS = {
-    "filter": (lambda s: s.filter(lambda n: n % 3), lambda rows: [row for row in rows if row[1] % 3]),
+    "filter": (
+        lambda s: s.filter(lambda key, n: n % 3 or key.startswith(TICK)),
+        lambda rows: [row for row in rows if row[1] % 3],
+    ),
     "map": (lambda s: s.map(lambda n: n + 1), lambda rows: [(k, n + 1, t) for k, n, t in rows]),
     "flat map": (
-        lambda s: s.flat_map(lambda n: [n] * (n % 3)),
+        lambda s: s.flat_map(lambda key, n: [n] * (1 if key.startswith(TICK) else n % 3)),
         lambda rows: [(k, n, t) for k, n, t in rows for _ in range(n % 3)],
     ),
     "diamond": (
