@@ -114,6 +114,8 @@ class WindowedAggregation:
        messages for a window that is over are late. None (the default): a silent partition holds the windows open, and
        results depend only on the inputs.
     4. `inputs`: the streams that are aggregated; None: all inputs of the task.
+
+    Raises TypeError for an aggregation of another kind.
     """
 
     windows: WindowDefinition
@@ -124,6 +126,12 @@ class WindowedAggregation:
     emit: Emission = field(default_factory=OnClose)
     idle: Duration | None = None
     inputs: Collection[SystemStream] | None = None
+
+    def __post_init__(self) -> None:
+        given: object = self.aggregation
+        if not isinstance(given, Aggregation):
+            expected = "expected one of samzapy.operators.windows, such as Count()"
+            raise TypeError(f"aggregation: {expected}, got {given!r:.100}; those of samzapy itself are for pipelines")
 
 
 class EventTimeWindows:

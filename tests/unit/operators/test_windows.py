@@ -3,6 +3,7 @@
 import pytest
 from rigs.windows_rig import LATE, WindowsRig, opened_store, ssp
 
+import samzapy
 from samzapy import IncomingMessageEnvelope, SystemStream
 from samzapy.errors import StoreError
 from samzapy.operators.windows import (
@@ -53,6 +54,11 @@ def test_a_window_closes_when_event_time_has_come_to_its_end_and_the_grace(rig):
     assert result == ("a", 0, 1_000, 3, "final", 999)
     assert result.message == {"key": "a", "start": 0, "end": 1_000, "value": 3, "kind": "final"}
     assert windows.advance() == []
+
+
+def test_an_aggregation_of_pipelines_is_refused_with_the_import_that_fits():
+    with pytest.raises(TypeError, match=r"expected one of samzapy\.operators\.windows, such as Count\(\), got Part\("):
+        WindowedAggregation(Tumbling("1s"), samzapy.Count(), SystemStream("kafka", "out"))
 
 
 def test_what_is_late_is_counted_and_sent_aside_as_it_came(rig):
