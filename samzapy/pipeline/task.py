@@ -27,7 +27,7 @@ from samzapy.config.task import TaskConfig
 from samzapy.errors import StoreError
 from samzapy.pipeline.functions import Batch
 from samzapy.pipeline.plan import STEPS, Plan
-from samzapy.pipeline.stateless import Through, To
+from samzapy.pipeline.stateless import Merge, Through, To
 from samzapy.pipeline.step import OF_STEP, Opening, Receive, Step, clock_of
 
 logger = logging.getLogger(__name__)
@@ -64,9 +64,7 @@ class PipelineTask(
         }
         self._throughs = [step for step in plan.steps if isinstance(step, Through)]
         self._clocks = [opening.clocks[clock_of(step)] for step in plan.steps if clock_of(step) in opening.clocks]
-        # Batches end elsewhere after a crash, and results of several messages with them: those would have other ids.
-        has_ids = Reader(context.job.config).value(TaskConfig, "guarantee").outputs_have_ids
-        self._is_one_by_one = has_ids and any(isinstance(step, To) and step.follows_state for step in plan.steps)
+        self._is_one_by_one = self._has_ids_of_several(context) or self._has_ways_that_meet()
         self._event_time: Callable[[Any], int | None] = context.task.event_time
         self._ended: set[SystemStreamPartition] = set()
         #: The newest time that each `Through` has sent.
@@ -115,6 +113,18 @@ class PipelineTask(
         """Release what the steps hold."""
         for close in self._opening.closers:
             close()
+
+    def _has_ids_of_several(self, context: Context) -> bool:
+        """Whether outputs with ids may come from several messages. Batches end elsewhere after a crash: with them such
+        outputs would have other ids."""
+        has_ids = Reader(context.job.config).value(TaskConfig, "guarantee").outputs_have_ids
+        return has_ids and any(isinstance(step, To) and step.follows_state for step in self.plan.steps)
+
+    def _has_ways_that_meet(self) -> bool:
+        """Whether messages of one partition meet again behind a branch: by batches they would come out of order."""
+        origins = self._opening.origins
+        merges = [step for step in self.plan.steps if isinstance(step, Merge)]
+        return any(len(origins[each]) < sum(len(origins[parent]) for parent in each.inputs) for each in merges)
 
     def _end(self) -> bool:
         """Finish the steps whose inputs have ended, and let the next `window` send their ends; returns whether there

@@ -16,7 +16,7 @@ class Flow:
 
     def __init__(self, driver, partitions):
         self.driver = driver
-        self._partitions = partitions
+        self.partitions = range(partitions)
 
     def send(self, stream, key, message, second=0):
         self.driver.send(stream, message, key=key, timestamp=START + second * 1000)
@@ -24,7 +24,7 @@ class Flow:
     def pass_time(self, second, *streams, message=0):
         """Every partition of these streams gets a message of that time, and all steps get to know it."""
         for stream in streams:
-            for partition in range(self._partitions):
+            for partition in self.partitions:
                 time_ms = START + second * 1000
                 self.driver.send(stream, message, key=_TICK, partition=partition, timestamp=time_ms)
         self.settle()

@@ -3,7 +3,9 @@ code."""
 
 import pytest
 
-from samzapy.pipeline import Collect, Count, Distinct, Max, Mean, Min, Pipeline, Sum, Top, field
+from samzapy.pipeline import Collect, Count, Distinct, Max, Mean, Min, Pipeline, Sum, Top, Tumbling, field
+
+START = 1_700_000_040_000
 
 
 def test_filter_passes_the_messages_that_fit(run):
@@ -263,3 +265,30 @@ def test_a_map_that_returns_none_is_a_null_message_that_no_count_has(run):
     assert flow.by_key("all") == {"a": [1, 2, None]}
     assert flow.by_key("here") == flow.by_key("there") == {"a": [1, 2]}
     assert flow.by_key("rows") == {"a": [1, 2, None]}
+
+
+def test_branches_that_merge_keep_the_order_of_their_messages(run):
+    pipeline = Pipeline("p")
+    small, large = pipeline.stream("kafka.in").branch(lambda n: n < 5, lambda _: True)
+    merged = large.map(lambda n: n * 10).merge(small)
+    merged.to("kafka.all")
+    merged.to_table(name="newest")
+    flow = run(pipeline)
+    flow.driver.send_batch("in", ["a"] * 4, [1, 7, 2, 8])
+    assert flow.by_key("all") == {"a": [1, 70, 2, 80]}
+    flow.driver.send_batch("in", ["a"] * 2, [9, 3])
+    assert [row for row in (flow.driver.store("newest", n).get("a") for n in flow.partitions) if row] == [3]
+
+
+def test_a_batch_brings_no_message_of_a_branch_too_late(run):
+    pipeline = Pipeline("p")
+    numbers = pipeline.stream("kafka.in")
+    windows = numbers.merge(numbers.map(lambda n: -n)).window(Tumbling("10s"))
+    windows.late().to("kafka.late")
+    windows.count().to("kafka.out")
+    flow = run(pipeline)
+    times = [START + second * 1000 for second in (1, 100, 200)]
+    flow.driver.send_batch("in", ["a"] * 3, [1, 2, 3], timestamps=times)
+    flow.settle()
+    assert [each["count"] for each in flow.by_key("out")["a"]] == [2, 2]
+    assert flow.by_key("late") == {}
