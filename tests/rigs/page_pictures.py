@@ -47,9 +47,9 @@ def growing(second):
 def main():
     steps = VIEWS.plan.picture
     pages = {
-        "page": (working_job(behind(0, range(2), 12_000, 61_000), working(1, range(2, 4))), growing, 1440, "light"),
+        "page": (working_job(), lambda _: 16, 1440, "light"),
         "page-phone": (job_that_skips(), lambda _: 16, 390, "light"),
-        "page-dark": (working_job(), lambda _: 16, 1440, "dark"),
+        "page-dark": (working_job(behind(0, range(2), 12_000, 61_000)), growing, 1440, "dark"),
         "page-stuck": (stuck(), growing, 1440, "light"),
         "page-broker": (without_broker(), growing, 1440, "light"),
     }

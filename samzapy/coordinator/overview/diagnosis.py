@@ -101,8 +101,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _more(all_: Sequence[object], noun: str = "container") -> str:
-    return f", and {counted(len(all_) - 1, f'more {noun}')}" if len(all_) > 1 else ""
+def _subject(container: str, all_: Sequence[object]) -> str:
+    """The first words about the most affected container of several: `Container 2 is`."""
+    return f"Container {container} is" if len(all_) == 1 else f"Container {container} and {len(all_) - 1:,} more are"
 
 
 def _replay(text: str) -> str:
@@ -132,7 +133,7 @@ def _lost(job: _Job) -> Diagnosis | None:
         why = f"{failures[-1].error}: {failures[-1].message}"
         if user is not None:
             why = f"{user.exception}: {user.message} in {user.where}{f' ({user.at})' if user.at else ''}"
-    text = f"Container {first.id} is down after {counted(first.attempts, 'attempt')}: {why}{_more(lost)}"
+    text = f"{_subject(first.id, lost)} down after {counted(first.attempts, 'attempt')}: {why}"
     return Diagnosis("bad", text, _replay(why) or f"samzapy logs {JOB} --container {first.id}")
 
 
@@ -143,7 +144,7 @@ def _stalled(job: _Job) -> Diagnosis | None:
     stall, container = max(stalled, key=lambda each: each[0].seconds)
     is_silent = stall.reason.startswith(("broker", "the ends"))
     command = f"samzapy check {JOB}" if is_silent else _replay(stall.reason) or f"samzapy status {JOB}"
-    text = f"Container {container} is stuck: {stall.reason} for {seconds(stall.seconds)}{_more(stalled)}"
+    text = f"{_subject(container, stalled)} stuck: {stall.reason} for {seconds(stall.seconds)}"
     return Diagnosis("bad", text, command)
 
 
@@ -153,7 +154,7 @@ def _restoring(job: _Job) -> Diagnosis | None:
         return None
     (done, total), container = min(restoring, key=lambda each: each[0][0] / max(1, each[0][1]))
     part = f"{100 * done // total} % ({done:,} of {total:,} changelog offsets)" if total else "it has not begun to read"
-    text = f"Container {container} restores its stores: {part}{_more(restoring)}"
+    text = f"{_subject(container, restoring)} restoring: {part}"
     return Diagnosis("warn", text, f"samzapy logs {JOB} --container {container}")
 
 
@@ -166,18 +167,18 @@ def _not_running(job: _Job) -> Diagnosis | None:
     if not others:
         return None
     first = max(others, key=lambda each: each.attempts)
-    text = f"Container {first.id} is {first.phase or 'starting'}, in attempt {first.attempts}{_more(others)}"
+    text = f"{_subject(first.id, others)} {first.phase or 'starting'}, in attempt {first.attempts}"
     return Diagnosis("warn", text, f"samzapy logs {JOB} --container {first.id}")
 
 
 def _unknown_lag(job: _Job) -> Diagnosis | None:
-    running = [each for each in job.open if each.phase == "running"]
+    running = [each for each in job.open if each.phase == "running" and each.stalled is None]
     unknown = [(age, each.id) for each in running if each.lags is None and (age := each.lag_age_s(job.status.at))]
     if not unknown:
         return None
     age_s, container = max(unknown)
-    text = f"The lag of container {container} is not known for {seconds(age_s)}: its broker does not answer"
-    return Diagnosis("bad", text + _more(unknown), f"samzapy check {JOB}")
+    text = f"{_subject(container, unknown)} without a known lag for {seconds(age_s)}: the broker does not answer"
+    return Diagnosis("bad", text, f"samzapy check {JOB}")
 
 
 def _clock(job: _Job) -> Diagnosis | None:
@@ -262,6 +263,6 @@ def _no_cause(job: _Job) -> Diagnosis:
 def _unknown(job: _Job) -> Iterable[str]:
     silent = [each.id for each in job.open if each.is_lag_unknown or not each.metrics]
     if silent:
-        yield f"figures of container {silent[0]}{_more(silent)}"
+        yield f"figures of {counted(len(silent), 'container')}"
     if not job.is_sampled or job.fine[-1].rate is None:
         yield f"rate (it takes {FINE_S} s to measure)"

@@ -120,7 +120,7 @@ CASES = {
     "lag unknown": (
         job(running(), running(1, lags=None), at=45.0),
         steady(),
-        ("bad", "The lag of container 1 is not known for 45 s: its broker does not answer", CHECK),
+        ("bad", "Container 1 is without a known lag for 45 s: the broker does not answer", CHECK),
     ),
     "event time": (
         job(running(), clocks=ClockStatus(stalled=ClockStall("Partition 0", "", 400.0))),
@@ -146,7 +146,7 @@ CASES = {
         steady(),
         (
             "warn",
-            "Container 1 restores its stores: 40 % (400 of 1,000 changelog offsets)",
+            "Container 1 is restoring: 40 % (400 of 1,000 changelog offsets)",
             f"{LOGS} --container 1",
         ),
     ),
@@ -198,7 +198,7 @@ CASES = {
     "no numbers": (
         job(running(), running(1, metrics={})),
         steady(),
-        ("unknown", "Nothing wrong is known, but not everything: no figures of container 1 yet", ""),
+        ("unknown", "Nothing wrong is known, but not everything: no figures of 1 container yet", ""),
     ),
     "no container": (job(), [], ("unknown", "Nothing is known: the job has no container", "")),
 }
@@ -223,7 +223,7 @@ def test_the_most_urgent_cause_wins_and_the_others_follow():
 def test_several_containers_with_one_cause_are_counted():
     stall = Stall("broker unreachable", 45.0)
     found = diagnose(job(*(running(number, stalled=stall) for number in range(3)), time_ms=NOW))
-    assert found.text == "Container 0 is stuck: broker unreachable for 45 s, and 2 more containers"
+    assert found.text == "Container 0 and 2 more are stuck: broker unreachable for 45 s"
 
 
 def test_a_growing_lag_with_busy_containers_asks_for_more_of_them():
