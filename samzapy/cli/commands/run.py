@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +27,9 @@ from samzapy.cli.output import (
 )
 from samzapy.cli.progress import RunDisplay, summary
 
+if TYPE_CHECKING:
+    from samzapy.runner.stopping import StopSwitch
+
 
 @click.command()
 @JOB
@@ -42,6 +46,7 @@ from samzapy.cli.progress import RunDisplay, summary
     default="fast",
     help="safe: the active run takes the job back if this one fails before it reads its inputs.",
 )
+@click.option("--reload", is_flag=True, help="With --runner local: start again when a file of the job changes.")
 @STRICT
 @click.option("--verbose", is_flag=True, help="Also show the log of Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as a line of JSON.")
@@ -55,7 +60,13 @@ def run(job: Path, overrides: tuple[str, ...], master: str | None, py_files: str
     keys = pairs(overrides)
     keys |= {} if master is None else {"job.spark.master": master}
     keys |= {} if py_files is None else {"job.spark.py.files": py_files}
-    restart = _run(job, keys, os.environ.pop(_AFTER, ""), flags)
+    if flags["reload"] and flags["runner"] != "local":
+        raise click.UsageError("--reload restarts a local run: add --runner local")
+    from samzapy.cli.reload import reloading
+    from samzapy.runner.stopping import StopSwitch
+
+    once = partial(_run, job, keys, os.environ.pop(_AFTER, ""), flags)
+    restart = reloading(job, once) if flags["reload"] else once(StopSwitch())
     if restart is None:
         return
     os.environ[_AFTER] = restart
@@ -67,9 +78,10 @@ def run(job: Path, overrides: tuple[str, ...], master: str | None, py_files: str
 _AFTER = "SAMZAPY_RESTART"
 
 
-def _run(job: Path, overrides: Mapping[str, str], after: str, flags: Mapping[str, Any]) -> str | None:
-    """Load, prepare and run the job, and show its progress; prints the outcome on standard output. Returns the id of
-    the run that has ended, instead of the print, if the job has to start again, which is `after` then."""
+def _run(job: Path, overrides: Mapping[str, str], after: str, flags: Mapping[str, Any], stop: StopSwitch) -> str | None:
+    """Load, prepare and run the job until its end, or until `stop`, and show its progress; prints the outcome on
+    standard output. Returns the id of the run that has ended, instead of the print, if the job has to start again,
+    which is `after` then."""
     from samzapy.cli.progress import terminal_log
     from samzapy.config.loader import load_job
     from samzapy.container.supervision.logs import DRIVER, process_logging
@@ -83,7 +95,7 @@ def _run(job: Path, overrides: Mapping[str, str], after: str, flags: Mapping[str
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
     file, container = ("container-0", "0") if flags["runner"] == "local" else (DRIVER, "")
     safe = flags["handover"] == "safe"
-    options = RunOptions(display.status, display.event, verbose=flags["verbose"], safe=safe)
+    options = RunOptions(display.status, display.event, verbose=flags["verbose"], safe=safe, stop=stop)
 
     @contextmanager
     def shown() -> Iterator[None]:

@@ -1,0 +1,89 @@
+"""Runs a job again when one of its files changes. A run commits before it ends, so the next one has its state."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import click
+
+from samzapy.errors import SamzapyError
+from samzapy.plugins import is_installed
+from samzapy.runner.stopping import StopSwitch
+
+#: Seconds between two looks at the files.
+_PACE_S = 0.3
+
+
+class JobFiles:
+    """The job file, the modules next to it, and all that this process has imported from outside of installed
+    packages."""
+
+    def __init__(self, job: Path) -> None:
+        self._job = job
+        self._seen = self._times()
+        self._changed = threading.Event()
+        #: The first file that has changed.
+        self.changed: Path | None = None
+
+    def _times(self) -> dict[Path, int]:
+        modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        imported = [Path(file) for file in modules if file and not is_installed(file)]
+        result = {}
+        for path in {self._job.absolute(), *self._job.absolute().parent.glob("*.py"), *imported}:
+            with suppress(OSError):  # an editor may replace it just now
+                result[path] = path.stat().st_mtime_ns
+        return result
+
+    def _look(self) -> Path | None:
+        now, folder = self._times(), self._job.absolute().parent
+        for path, time_ns in now.items():
+            # What has just been imported is not new.
+            if self._seen.setdefault(path, -1 if path.parent == folder else time_ns) != time_ns:
+                return path
+        return None
+
+    @contextmanager
+    def watched(self, on_change: Callable[[], object]) -> Iterator[None]:
+        """Call `on_change` after the first change."""
+        over = threading.Event()
+
+        def look() -> None:
+            while self.changed is None and not over.wait(_PACE_S):
+                self.changed = self._look()
+            if self.changed is not None:
+                self._changed.set()
+                on_change()
+
+        threading.Thread(target=look, name="samzapy-reload", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def wait(self) -> None:
+        """Wait for the first change."""
+        self._changed.wait()
+
+
+def reloading(job: Path, run: Callable[[StopSwitch], str | None]) -> str | None:
+    """Call `run` with the switch that stops it after a change of a file; returns what it returns, and an empty text if
+    the job has to start again for a change: one during the run, or one after its end or failure."""
+    files, stop = JobFiles(job), StopSwitch()
+    with files.watched(stop.ask):
+        try:
+            restart = run(stop)
+        except SamzapyError as error:
+            restart = None
+            for line in str(error).splitlines():
+                click.echo(f"error: {line}", err=True)
+        if restart is not None or (stop.asked and files.changed is None):
+            return restart
+        if files.changed is None:
+            click.echo("waiting for a change of a file", err=True)
+            files.wait()
+    click.echo(f"{files.changed} has changed: starting again", err=True)
+    return ""
