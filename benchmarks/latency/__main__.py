@@ -1,7 +1,7 @@
 """`python -m benchmarks.latency`: from append to readable for a consumer with read_committed, at steady rates.
 
-Each run has a generator, a reader and a peer, all on a Kafka started for the program. The broker, the generator and
-the reader have one half of the processors, the peer has the other.
+Each run has a generator, a reader and a peer, all on a Kafka started for the program. With four processors the broker,
+the generator and the reader have one half of them, and the peer has the other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def main() -> int:
     entries, failed = _installed([entry for entry in ENTRIES if _is_wanted(entry, options.only)], say)
     cases = list(_cases(entries, options))
     when = circumstances(max(case.expected for case in cases)) if cases else {}
-    ours, peers = processors()
+    ours, peers = processors(options.apart)
+    when = {**when, "apart": ours != peers}
     os.sched_setaffinity(0, ours)
     try:
         with (
@@ -120,6 +121,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=SECONDS, help=f"measured (default: {SECONDS})")
     parser.add_argument("--warm-up-s", type=int, default=WARM_UP_S, help=f"before (default: {WARM_UP_S})")
     parser.add_argument("--repeats", type=int, default=1, help="default: 1")
+    parser.add_argument(
+        "--apart",
+        action=argparse.BooleanOptionalAction,
+        help="the peer has half of the processors to itself (default: with four)",
+    )
     parser.add_argument("--bootstrap", help="measure on this broker (default: one of its own)")
     parser.add_argument("--output", type=Path, help=f"a folder for tables and plot (default, for all: {RESULTS})")
     options = parser.parse_args()

@@ -21,6 +21,8 @@ from samzapy.bench.measuring import MeasurementFailed
 
 #: Seconds that a peer may take to its first output, and the rest of a run more than its schedule.
 LONGEST_START_S, LONGEST_REST_S = 90.0, 60.0
+#: Processors with which the broker, the generator and the reader have enough in one half.
+ENOUGH = 4
 _LOOK_S = 0.2
 
 
@@ -64,12 +66,14 @@ class Latency:
         return asdict(self)
 
 
-def processors() -> tuple[set[int], set[int]]:
-    """Those of the broker, the generator and the reader, and those of the peer: half of them each; with one, all share
-    it."""
+def processors(apart: bool | None) -> tuple[set[int], set[int]]:
+    """Those of the broker, the generator and the reader, and those of the peer: half of them each if they are to be
+    `apart` (None: if there are four), else all for both."""
     allowed = sorted(os.sched_getaffinity(0))
     half = len(allowed) // 2
-    return set(allowed[:half] or allowed), set(allowed[half:])
+    if not half or not (len(allowed) >= ENOUGH if apart is None else apart):
+        return set(allowed), set(allowed)
+    return set(allowed[:half]), set(allowed[half:])
 
 
 def measure(case: Case, kafka: Kafka, peers_processors: set[int]) -> Latency:
