@@ -107,7 +107,7 @@ def test_totals_on_kafka_are_exact_after_kills_of_the_driver(tmp_path, kafka):
     keys = on(kafka) | {"task.commit.ms": "300", "job.spark.master": "local[2]"}
     scene = Scene(tmp_path, "counting-again", 2, "exactly-once", "kafka", **keys)
     for _ in range(2):
-        scene.write(20_000)
-        scene.kill_driver(processed=5_000)
+        scene.write(60_000)
+        scene.kill_driver(processed=1)
     scene.run()
     scene.check()
