@@ -30,7 +30,8 @@ def _load() -> tuple[ModuleType | None, str]:
     try:
         from samzapy.native import extension as result  # noqa: PLC0415  # it may be missing
     except ImportError as cause:
-        return None, f"the extension is not built ({cause})"
+        built = any(Path(__file__).parent.glob("extension.*.so"))
+        return None, f"the extension cannot be loaded ({cause})" if built else "the extension is not built"
     # A wheel has no sources. A working tree may have changed since the last installation.
     if sources_digest(Path(__file__).parent) not in {"", result.SOURCES}:
         return None, "the extension is built from other sources: make install"

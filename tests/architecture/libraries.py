@@ -72,7 +72,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # Models of messages; imported only for a job that has one.
     "pydantic": ("samzapy/serializers",),
     # Jobs on Spark, and stores as its DataFrames.
-    "pyspark": ("samzapy/runner/spark", "samzapy/dataframe"),
+    "pyspark": ("samzapy/runner/spark", "samzapy/dataframe", "samzapy/examples/flights"),
     "pytest": ("samzapy/pytest_plugin.py",),
     "rbloom": ("samzapy/storage/views",),
     "referencing": ("samzapy/serializers",),

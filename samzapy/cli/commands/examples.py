@@ -15,6 +15,8 @@ from samzapy.errors import ConfigError, EnvironmentFailure
 
 #: The folders of the package `samzapy.examples` with job files.
 _FOLDERS = ("", "gallery", "flights")
+#: Programs that belong to an example, besides the modules that its job file names.
+_PROGRAMS = {"flights": ("flights.delays_by_hour", "flights.planes_by_batch"), "shopper-features": ("gallery.look_up",)}
 #: Names of job files, as their comments have them, remarks behind a command, and names of modules.
 _JOB = re.compile(r"configs/(?:gallery/)?([\w-]+)\.properties")
 _REMARK = re.compile(r"\s{2,}\(.*\)$")
@@ -70,10 +72,11 @@ def copy(name: str, parent: Path) -> None:
     names = {name, *_JOB.findall(known[name].read_text("utf-8"))}
     texts = {f"{each}.properties": known[each].read_text("utf-8") for each in sorted(names)}
     home = Path(str(files("samzapy.examples")))
-    modules = {match for text in texts.values() for match in _MODULE.findall(text)}
+    modules = {f"{package}{module}" for text in texts.values() for package, module in _MODULE.findall(text)}
     copies = {file: _MODULE.sub(r"\2:", _JOB.sub(r"\1.properties", text)) for file, text in texts.items()}
-    for package, module in sorted(modules):
-        copies[f"{module}.py"] = (home / package.replace(".", "/") / f"{module}.py").read_text("utf-8")
+    for module in [*sorted(modules), *_PROGRAMS.get(name, ())]:
+        path = home / f"{module.replace('.', '/')}.py"
+        copies[path.name] = path.read_text("utf-8")
     folder = parent / name
     try:
         folder.mkdir()

@@ -180,9 +180,9 @@ def load_command(command: str, inputs_of: Callable[[JobConfig], Inputs]) -> int:
         job = job_from_arguments(f"-m samzapy.examples.{command}")
         count = load(job, inputs_of(job))
     except SamzapyError as failure:
-        print(f"error: {failure}", file=sys.stderr)  # noqa: T201
+        print(f"error: {failure}", file=sys.stderr)
         return failure.exit_code
-    print(f"{count:,} records written")  # noqa: T201
+    print(f"{count:,} records written")
     return 0
 
 

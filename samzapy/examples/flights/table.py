@@ -87,7 +87,7 @@ def main() -> int:
     try:
         results = read_results(job_from_arguments("-m samzapy.examples.flights.table"))
     except SamzapyError as failure:
-        print(f"error: {failure}", file=sys.stderr)  # noqa: T201
+        print(f"error: {failure}", file=sys.stderr)
         return failure.exit_code
     print_results(results, Console())
     return 0

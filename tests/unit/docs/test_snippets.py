@@ -5,7 +5,8 @@
    `windows.md` that the page does not show.
 3. Blocks of Python without a title are one script, in their order.
 4. A block behind `<!-- fragment -->` is a part of something that is not shown: it is only compiled.
-5. A block behind `<!-- excerpt -->` stands in a file of the examples, word by word.
+5. A block behind `<!-- excerpt -->` stands in a file of the examples, or of the project `hello` of `samzapy init`, word
+   by word.
 """
 
 from __future__ import annotations
@@ -93,8 +94,10 @@ def test_the_fragments_of_a_page_are_python(page):
 @pytest.mark.parametrize("page", pages_with(EXCERPT))
 def test_the_excerpts_of_a_page_are_lines_of_an_example(page):
     folders = (PROJECT / "samzapy" / "examples", PROJECT / "configs")
-    lines = [path.read_text(encoding="utf-8").splitlines() for folder in folders for path in folder.rglob("*.py")]
-    examples = ["\n".join(map(str.strip, each)) for each in lines]
+    texts = [path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py")]
+    templates = (PROJECT / "samzapy" / "cli" / "templates" / "count").glob("*.py.txt")
+    hello = [path.read_text(encoding="utf-8").replace("$name", "hello") for path in templates]
+    examples = ["\n".join(map(str.strip, text.splitlines())) for text in [*texts, *hello]]
     for block in BLOCKS[page]:
         if block.mark == EXCERPT:
             wanted = "\n".join(map(str.strip, block.text.splitlines()))

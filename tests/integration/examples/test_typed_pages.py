@@ -1,0 +1,99 @@
+"""The commands of the README, the tutorials and the how-to pages, typed as they stand: from a wheel, in a new environment,
+without a checkout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from terminal import Terminal, Typed, typed, variables
+
+from samzapy.devkafka.broker import BROKER_PORT, free_port, is_free
+
+pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
+
+PROJECT = Path(__file__).parents[3]
+TUTORIALS = [f"docs/tutorial/{name}.md" for name in ("first-job", "state", "crashes", "kafka", "cluster")]
+PAGES = ["README.md", "docs/how-to/gallery.md", "docs/how-to/write/dataframes.md"]
+#: Their commands are about a job that is not on the page.
+ABOUT_ANOTHER_JOB = {"docs/how-to/operate/replay.md"}
+SPARK_PORT = 7077
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, str]:
+    """What is typed in place of the usual ports, where something else listens on them."""
+    free = {f":{port}": f":{port if is_free(port) else free_port()}" for port in (BROKER_PORT, SPARK_PORT)}
+    broker, spark = free[f":{BROKER_PORT}"][1:], free[f":{SPARK_PORT}"][1:]
+    return {**free, "kafka start": f"kafka start --port {broker}", "spark start": f"spark start --port {spark}"}
+
+
+def with_ports(step: Typed, ports: dict[str, str]) -> Typed:
+    command, expected = step
+    for usual, other in ports.items():
+        command = command.replace(usual, other)
+        expected = [line.replace(usual, other) for line in expected]
+    return Typed(command, expected)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(PROJECT)]
+    subprocess.run(command, check=True, timeout=300)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(wheels, tmp_path_factory) -> Path:
+    """A folder with the environment that the first page makes."""
+    folder = tmp_path_factory.mktemp("home")
+    terminal = Terminal(folder, variables(wheels, Path(sys.base_prefix, "bin")))
+    try:
+        for step in list(typed(PROJECT / TUTORIALS[0]))[:2]:
+            terminal.type(step)
+    finally:
+        terminal.close()
+    return folder
+
+
+def opened(folder: Path, home: Path, wheels: Path) -> Terminal:
+    terminal = Terminal(folder, variables(wheels, Path(sys.base_prefix, "bin")))
+    terminal.type(Typed(f"source {home}/env/bin/activate", []))
+    return terminal
+
+
+def test_the_tutorials_can_be_typed_one_after_the_other(home, wheels, ports):
+    terminal = opened(home, home, wheels)
+    try:
+        steps = [step for page in TUTORIALS for step in typed(PROJECT / page)]
+        for step in steps[2:]:
+            terminal.type(with_ports(step, ports))
+    finally:
+        for command in ("samzapy spark stop", "samzapy kafka stop"):
+            terminal.type(Typed(command, []))
+        terminal.close()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_can_be_typed(page, home, wheels, ports, tmp_path):
+    terminal = opened(tmp_path, home, wheels)
+    try:
+        steps = list(typed(PROJECT / page))
+        assert steps
+        for step in steps:
+            terminal.type(with_ports(step, ports))
+    finally:
+        terminal.close()
+
+
+def test_no_page_with_commands_is_left_out():
+    pages = [PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md")]
+    found = {
+        str(page.relative_to(PROJECT))
+        for page in pages
+        if any(not each.command.startswith("cat >") for each in typed(page))
+    }
+    assert found - ABOUT_ANOTHER_JOB == {*TUTORIALS, *PAGES}
