@@ -17,7 +17,7 @@ from docs.generator.markdown import fences
 _END = "--ended-with-"
 #: What differs from run to run: durations and rates, times, process ids, ports of pages, sizes.
 _VARIES = [
-    (re.compile(r"in [\d.,]+ s( \([\d,]+ msg/s\))?"), "in N s"),
+    (re.compile(r"in [\d.,]+ ?s( \([\d,]+ msg/s\))?"), "in N s"),
     (re.compile(r'"timestamp":\d+'), '"timestamp":N'),
     (re.compile(r"\(process \d+\)"), "(process N)"),
     (re.compile(r"\d+ commits?"), "N commits"),
