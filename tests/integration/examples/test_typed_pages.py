@@ -1,5 +1,6 @@
-"""The commands of the README, the tutorials and the how-to pages, typed as they stand: from a wheel, in a new environment,
-without a checkout."""
+"""The commands of the README, the tutorials and the how-to pages, typed as they stand.
+
+From a wheel, in a new environment, without a checkout."""
 
 from __future__ import annotations
 
