@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ def _rotated(path: Path) -> list[Path]:
 def status(config: JobConfig, *, as_json: bool) -> None:
     """Show the state of a running job: containers, lag, stalls, the last failure of its code."""
     from samzapy.admin.queries import status_of
+    from samzapy.coordinator.overview.diagnosis import JOB
 
     result = status_of(config)
     if as_json:
@@ -76,8 +78,11 @@ def status(config: JobConfig, *, as_json: bool) -> None:
         f"{result['job']}: {counted(result['processed'], 'message')}, {counted(result['commits'], 'commit')}{lag}"
     )
     found = result["diagnosis"]
-    for line in (found["text"], *found["also"], *([f"next: {found['command']}"] if found["command"] else [])):
+    for line in (found["text"], *found["also"]):
         click.echo(line)
+    if found["command"]:
+        file = shlex.quote(str(click.get_current_context().params["job"]))
+        click.echo(f"next: {found['command'].replace(JOB, file)}")
     click.echo()
     containers = result["containers"]
     table("Containers", ("container", "state", "phase", "messages", "lag", "stalled"), map(_container, containers))

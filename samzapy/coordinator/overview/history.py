@@ -3,7 +3,6 @@ minutes. All come from the heartbeats."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple, final
 
 from samzapy.coordinator.status import JobStatus
@@ -67,27 +66,24 @@ class History:
     """The samples of one job. One thread notes, any thread reads."""
 
     def __init__(self) -> None:
-        self._series = [(FINE_S, deque[Sample](maxlen=_FINE)), (COARSE_S, deque[Sample](maxlen=_COARSE))]
-        self._before: list[_Totals | None] = [None, None]
+        self.fine: tuple[Sample, ...] = ()
+        """The samples of the last ten minutes, oldest first."""
+        self.coarse: tuple[Sample, ...] = ()
+        """The samples of the last six hours, oldest first."""
+        self._before: dict[int, _Totals] = {}
 
     def note(self, status: JobStatus) -> None:
         """Take the figures of a status, if the next samples are due."""
         now = _Totals.of(status)
-        for place, (step_s, samples) in enumerate(self._series):
-            before = self._before[place]
-            # The clock of the machine may be set back.
-            if before is None or now.time_ms < before.time_ms:
-                self._before[place] = now
-            elif now.time_ms - before.time_ms >= step_s * 1000 - _EARLY_MS:
-                samples.append(before.until(now, status.lag))
-                self._before[place] = now
+        self.fine = (*self.fine, *self._sample(now, FINE_S, status.lag))[-_FINE:]
+        self.coarse = (*self.coarse, *self._sample(now, COARSE_S, status.lag))[-_COARSE:]
 
-    @property
-    def fine(self) -> tuple[Sample, ...]:
-        """The samples of the last ten minutes, oldest first."""
-        return tuple(self._series[0][1])
-
-    @property
-    def coarse(self) -> tuple[Sample, ...]:
-        """The samples of the last six hours, oldest first."""
-        return tuple(self._series[1][1])
+    def _sample(self, now: _Totals, step_s: int, lag: int | None) -> tuple[Sample, ...]:
+        """The sample of that step, if it is due."""
+        before = self._before.setdefault(step_s, now)
+        passed_ms = now.time_ms - before.time_ms
+        # The clock of the machine may be set back.
+        if 0 <= passed_ms < step_s * 1000 - _EARLY_MS:
+            return ()
+        self._before[step_s] = now
+        return (before.until(now, lag),) if passed_ms > 0 else ()

@@ -83,7 +83,7 @@ def test_the_status_shows_lag_and_stalls(samzapy, logs):
     lines = [" ".join(line.split()) for line in output.splitlines()]
     assert lines[0] == "counts: 1,234 messages, 0 commits, lag 40"
     assert lines[1] == "Container 0 is stuck: in process of sys.in[0]@10 for 90 s"
-    assert 'next: samzapy replay JOB.properties --until "sys.in[0]@10"' in lines
+    assert 'next: samzapy replay job.properties --until "sys.in[0]@10"' in lines
     assert "0 running running 1,234 40 in process of sys.in[0]@10 for 90 s" in lines
     assert "0 sys.in[0] 10 50 40 2.5 s" in lines
     assert "File x, line 3" in lines
