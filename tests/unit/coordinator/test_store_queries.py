@@ -144,6 +144,13 @@ def test_the_page_looks_a_key_up_in_the_containers(scene):
     assert records(scene, store="numbers", key="3")["records"][0]["place"].startswith("store numbers, partition 0")
 
 
+def test_the_page_finds_keys_by_a_prefix_in_the_containers(scene):
+    found = records(scene, store="counts", key="b", how="prefix")["records"]
+    assert [(each["key"], each["value"]) for each in found] == [("b", "2"), ("both", "0"), ("both", "1")]
+    refused = records(scene, store="numbers", key="3", how="prefix")["error"]
+    assert refused == "prefix: needs a key serde that keeps prefixes (string, bytes), long does not"
+
+
 def test_a_key_is_found_wherever_it_is_with_the_offset_that_it_is_as_of(scene):
     assert scene.get("/stores/counts", key="a")[:2] == (
         200,
