@@ -120,3 +120,11 @@ def test_a_table_may_have_the_name_of_a_store_of_the_pipeline(pipeline, name):
             driver.send(name, {"n": 1}, key=key, timestamp=time_ms)
         assert driver.store(table.step.name).get("a") == {"n": 1}
         assert driver.outputs("out").messages == ["timer"]
+
+
+def test_a_name_given_to_the_aggregation_of_a_window_is_refused_with_its_place(pipeline):
+    windows = pipeline.stream("kafka.one").window(Tumbling("1m"))
+    with pytest.raises(
+        TypeError, match=r"expected an aggregation such as Count\(\) for name, got 'minutes'; a window's "
+    ):
+        windows.aggregate(name="minutes")

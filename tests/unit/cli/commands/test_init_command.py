@@ -1,5 +1,6 @@
 """`samzapy init`."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -158,3 +159,9 @@ def test_a_project_that_cannot_be_finished_leaves_nothing_behind(samzapy, tmp_pa
     code, _, _ = samzapy("init", "hello")
     assert code == 3
     assert listed(tmp_path) == []
+
+
+def test_a_pytest_that_this_environment_lacks_is_installed_first(samzapy, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pytest" else found(name))
+    assert samzapy("init", "hello")[1].splitlines()[2:4] == ["  python -m pip install pytest", "  python -m pytest"]
