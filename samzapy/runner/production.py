@@ -59,14 +59,13 @@ _SUPERVISOR, _RECOVERY = Unknown("what starts the driver again"), Unknown("the s
 
 
 class Surroundings(NamedTuple):
-    """What the checks look at. `model` None: a start is refused, for the reason `refused`. `topics`: those that exist.
-    `rules`: the text of a file of alert rules."""
+    """What the checks look at. `model`: the reason, if a start is refused. `topics`: those that exist. `rules`: the text
+    of a file of alert rules."""
 
     config: JobConfig
     code: JobCode
     master: Master
-    model: JobModel | None
-    refused: str
+    model: JobModel | str
     rules: str | None
     topics: Mapping[SystemStream, StreamDescription] = {}
 
@@ -106,14 +105,13 @@ class Surroundings(NamedTuple):
 
 def survey(config: JobConfig, code: JobCode, rules: str | None, warn: Warn) -> Surroundings:
     """Look at everything once. Raises NotReachable, RetriableError or EnvironmentFailure without an answer."""
-    model, refused = None, ""
+    model: JobModel | str
     try:
         config = resolved(config)
         model, _ = inspect_start(config, warn, code)
     except EnvironmentFailure as cause:
-        refused = str(cause)
-    master = checked_master(config, config.container_count, 0, endless=False)
-    seen = Surroundings(config, code, master, model, refused, rules)
+        model = str(cause)
+    seen = Surroundings(config, code, checked_master(config, config.container_count, 0, endless=False), model, rules)
     with closing(job_clients(config, "check")) as clients:
         kernel = {SystemStream(each.system, _TRANSACTIONS) for each in [checkpoint_stream(config)] if each}
         topics = sorted(clients.describe(seen.inputs | seen.own | seen.outputs | kernel).items())
@@ -149,8 +147,8 @@ def _of_topics(check: str, seen: Surroundings) -> Iterator[str]:
 
 
 def _start(seen: Surroundings) -> Iterator[str]:
-    if seen.refused:
-        yield f"it would be refused: {seen.refused}"
+    if isinstance(seen.model, str):
+        yield f"it would be refused: {seen.model}"
     yield from _grouped((each, "the output does not exist") for each in sorted(seen.outputs - seen.topics.keys()))
 
 
@@ -223,7 +221,7 @@ def _rights(seen: Surroundings) -> Iterator[str]:
 
 
 def _memory(seen: Surroundings) -> Iterator[str]:
-    if seen.model is None or not seen.model.containers:
+    if isinstance(seen.model, str) or not seen.model.containers:
         yield Unknown("the needs of the containers: a start would be refused")
         return
     conf, containers = seen.config.spark.conf, seen.model.containers
@@ -265,7 +263,7 @@ def _state_folder(seen: Surroundings) -> Iterator[str]:
     if not base.is_absolute():
         yield f"{base} is relative: a start in another folder finds no state"
     elif any(map(base.is_relative_to, _EMPTIED)):
-        yield f"{base} is emptied when its machine starts"
+        yield f"{base} is for temporary files, which the machine may delete"
     elif not seen.master.on_this_machine:
         yield Unknown(f"what {base} is on the hosts of the executors")
     elif kind in _NO_DISK:

@@ -80,9 +80,9 @@ def surroundings(
     for name in missing:
         del described[SystemStream("kafka", name)]
     code = checked_code(config)
-    model = None if refused else plan(config, dict.fromkeys(config.task.inputs, 2), {})
+    model = refused or plan(config, dict.fromkeys(config.task.inputs, 2), {})
     master = checked_master(config, config.container_count, 0, endless=False)
-    return Surroundings(config, code, master, model, refused, rules_text, described)
+    return Surroundings(config, code, master, model, rules_text, described)
 
 
 def lines(seen, accepted=()):
@@ -148,7 +148,7 @@ def test_a_job_that_lacks_nothing_has_one_line_that_is_not_known():
         ({}, "alert-rules", "not known", "name their file with --rules"),
         ({"rules_text": "groups: []"}, "alert-rules", "red", "and"),
         ({"keys": {"job.logged.store.base.dir": "state"}}, "state-folder", "red", "state is relative"),
-        ({"keys": {"job.logged.store.base.dir": "/tmp/state"}}, "state-folder", "red", "is emptied when"),
+        ({"keys": {"job.logged.store.base.dir": "/tmp/state"}}, "state-folder", "red", "is for temporary files"),
         ({"keys": {"job.logged.store.base.dir": "/proc/state"}}, "state-folder", "ok", ""),
         ({"keys": {"job.spark.master": "yarn"}}, "state-folder", "not known", "/var/lib/samzapy is on the hosts"),
         (
