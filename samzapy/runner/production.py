@@ -59,8 +59,8 @@ _SUPERVISOR, _RECOVERY = Unknown("what starts the driver again"), Unknown("the s
 
 
 class Surroundings(NamedTuple):
-    """What the checks look at. `model`: the reason, if a start is refused. `topics`: those that exist. `rules`: the text
-    of a file of alert rules."""
+    """What the checks look at. `model`: the reason, if a start is refused. `topics`: those that exist. `rules`: the
+    text of a file of alert rules."""
 
     config: JobConfig
     code: JobCode

@@ -111,7 +111,7 @@ def test_production_check_of_an_unknown_check_is_refused(command, kafka):
     assert (code, "expected one of start, replication, " in errors) == (2, True)
 
 
-@pytest.mark.parametrize("words", [("--production", "--offline"), ("--json",)])
+@pytest.mark.parametrize("words", [("--production", "--offline"), ("--accept", "page")])
 def test_production_check_takes_only_its_own_options(command, words):
     code, _, errors = command("127.0.0.1:1", "check", "job.properties", *words)
     assert (code, "--production" in errors) == (2, True)
