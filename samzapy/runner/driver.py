@@ -146,7 +146,7 @@ def delete_passed(prepared: PreparedJob, checks: Checks, on_event: Callable[[str
     """Delete the records of the streams between steps of the job that all commits have passed. Where that is not
     allowed, the retention of the streams does it, and a line says so."""
     config, names = prepared.config, [task.name for task in prepared.model.tasks]
-    own, deleted = config.repartitions, dict[SystemStreamPartition, int]()
+    own, deleted = set(config.repartitions), dict[SystemStreamPartition, int]()
 
     def check() -> bool:
         clients, committed = checks.records.clients, checks.records.checkpoints.read(names).values()
@@ -160,6 +160,7 @@ def delete_passed(prepared: PreparedJob, checks: Checks, on_event: Callable[[str
                     if refused.outage:
                         raise
                     on_event(f"warning: records of {ssp} are kept until their retention ends them: {refused}")
+                    own.clear()  # also for the look at the end of the run
                     return False
                 deleted[ssp] = at
         return True
