@@ -129,6 +129,18 @@ class SparkApplication:
             return ()
         return tuple(place for place in places if place.executor != "driver")
 
+    def leaving(self, executors: Iterable[Place]) -> frozenset[Place]:
+        """Those of the executors that are decommissioned, as on a spot machine that will be taken away: Spark starts
+        no task there any more. None without `spark.decommission.enabled`."""
+        if self.context.getConf().get("spark.decommission.enabled", "false").lower() != "true":
+            return frozenset()
+        try:
+            backend = self.context._jsc.sc().schedulerBackend()  # noqa: SLF001  # not offered to Python
+            return frozenset(place for place in executors if not backend.isExecutorActive(place.executor))
+        except (Py4JError, OSError) as cause:
+            logger.warning("Spark does not say which executors are decommissioned: %s", one_line(cause))
+            return frozenset()
+
     def resources(self) -> str:
         """The resources of the application, as a phrase: its executors, if the master gives it any, and its running
         tasks."""

@@ -144,6 +144,8 @@ class Slot:
     """The epoch before this attempt; the attempt itself runs under a later one."""
     silent: float | None = None
     """The time at which its lease expired."""
+    moves: bool = False
+    """Whether the attempt was asked to stop, to start again elsewhere."""
     avoided: Place | None = None
     """The place of an attempt that stayed silent."""
     released: str | None = None
@@ -171,6 +173,7 @@ class Slot:
     def begin(self, attempt: SparkJob, now: float, before: int = 0) -> None:
         self.attempt, self.started, self.before = attempt, now, before
         self.silent = self.avoided = None
+        self.moves = False
 
 
 @final
@@ -186,14 +189,21 @@ class Places:
     """
 
     def __init__(
-        self, coordinator: Coordinator, list_executors: Callable[[], Sequence[Place]], locality: Locality
+        self,
+        coordinator: Coordinator,
+        list_executors: Callable[[], Sequence[Place]],
+        locality: Locality,
+        find_leaving: Callable[[Sequence[Place]], frozenset[Place]] = lambda _: frozenset(),
     ) -> None:
+        """`find_leaving`: the decommissioned ones of these executors."""
         self._coordinator = coordinator
         self._model = coordinator.spec.model
         self._containers = {container.id: container for container in self._model.containers}
         self._list_executors = list_executors
         self._locality = locality
         self._noted: dict[str, Place] = {}
+        self._find_leaving = find_leaving
+        self._leaving: frozenset[Place] = frozenset()
         self._present: tuple[Place, ...] = ()
         self._ever: set[Place] = set()
 
@@ -206,6 +216,7 @@ class Places:
     def poll(self) -> bool:
         """List the executors; returns whether to go on."""
         self._present = tuple(self._list_executors())
+        self._leaving = self._find_leaving(self._present)
         self._ever.update(self._present)
         return True
 
@@ -238,6 +249,11 @@ class Places:
             return f"container {slot.id}: no heartbeat from executor {place.executor} on {place.host}"
         return None
 
+    def leaves(self, slot: Slot, own: ContainerStatus) -> bool:
+        """Whether the slot's attempt runs in an executor that is decommissioned, so that it has to move."""
+        has_registered = (own.epoch or 0) > slot.before and own.state == ContainerState.RUNNING.value
+        return has_registered and self.place(slot.id) in self._leaving
+
     def standby_to_release(self, slot: Slot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
         """The standby that makes room for the slot, after an attempt that ended for `reason`: one that has caught up;
         if the host of the state is gone or has no room, any standby. None if no standby has to."""
@@ -256,14 +272,14 @@ class Places:
         place = self._locality.of(self._containers[slot.id])
         if slot.released is not None:
             place, slot.released = self.place(slot.released), None
-        if place is not None and place == slot.avoided:
-            return [exactly(other) for other in self._present if other != place]
+        if place is not None and (place == slot.avoided or place in self._leaving):
+            return [exactly(other) for other in self._present if other not in {place, *self._leaving}]
         return [] if place is None else self._locations([place])
 
     def standby_locations(self, at: Place) -> list[str]:
         """The preferred places of a standby whose container runs at `at`, empty for nowhere: another host, or else
         another executor."""
-        others = [place for place in self._present if place != at]
+        others = [place for place in self._present if place not in {at, *self._leaving}]
         return self._locations([place for place in others if place.host != at.host] or others)
 
     def place(self, container_id: str) -> Place | None:

@@ -283,7 +283,7 @@ class SparkRun:
         """The supervisor of the containers on that Spark, with its rows of the checks."""
         config = self.prepared.config
         locality = Locality(place_records(config))
-        places = Places(self.coordinator, spark.executors, locality)
+        places = Places(self.coordinator, spark.executors, locality, spark.leaving)
         locality.watch(watch.checks)
         spark.wait_for(locality.hosts())
         places.watch(watch.checks)

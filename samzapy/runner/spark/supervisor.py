@@ -32,7 +32,7 @@ from samzapy.errors import JobFailed, JobTakenOver
 from samzapy.job.planner import active_of
 from samzapy.runner.base import Backoff, RunOptions, starts
 from samzapy.runner.spark.application import SparkApplication, SparkJob
-from samzapy.runner.spark.placement import NO_ROOM, Places, Slot
+from samzapy.runner.spark.placement import EXECUTOR_LOST, NO_ROOM, Places, Slot
 from samzapy.runner.stopping import STOPPING
 
 #: Seconds between two steps, if nothing ends meanwhile.
@@ -191,6 +191,7 @@ class Supervisor:
         if has_ended:
             self._end(slot, states, now)
         elif slot.attempt is not None and slot.given_up is None:
+            self._move(slot, states[slot.id])
             self._give_up(slot, states, now)
         if slot.attempt is None and not slot.done and self._may_start(slot, now):
             self._start(slot, states, now)
@@ -210,7 +211,9 @@ class Supervisor:
         reason, slot.attempt = slot.error(), None
         # A worker may be killed between its last report and the end of its Spark task. Then nothing is left to do.
         if reason is None or states[slot.id].state == ContainerState.DONE.value:
-            slot.done = True
+            slot.done = not slot.moves
+            if slot.moves:
+                self._take_over(slot, EXECUTOR_LOST, states, now)
             return
         self._spark.check()
         self._fail(slot, reason, states, now)
@@ -232,11 +235,22 @@ class Supervisor:
                 f"({slot.backoff.failures} of {slot.backoff.limit})"
             )
             slot.due = now + delay
+        self._take_over(slot, reason, states, now)
+
+    def _take_over(self, slot: Slot, reason: str, states: dict[str, ContainerStatus], now: float) -> None:
+        """Make a standby release its copies to the slot, if one has to."""
         slot.released = self._places.standby_to_release(slot, reason, states)
         slot.given_up = None
         slot.release_due = now + RELEASE_S
         if slot.released is not None:
             self._coordinator.release(slot.released)
+
+    def _move(self, slot: Slot, own: ContainerStatus) -> None:
+        """Make an attempt in a decommissioned executor commit and stop, so that the next one starts elsewhere."""
+        if not slot.moves and self._places.leaves(slot, own):
+            slot.moves = True
+            self._options.on_event(f"container {slot.id}: its executor is decommissioned; it moves to another one")
+            self._coordinator.release(slot.id)
 
     def _give_up(self, slot: Slot, states: dict[str, ContainerStatus], now: float) -> None:
         slot.given_up = self._places.give_up_reason(slot, states, now)

@@ -1,4 +1,4 @@
-"""macOS has no /proc, parent-death signal, handles of processes or mallopt. Everything that uses them goes on without."""
+"""macOS has no /proc, parent-death signal, handles of processes or mallopt: what uses them goes on without."""
 
 import subprocess
 import sys

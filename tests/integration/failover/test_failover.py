@@ -41,6 +41,7 @@ def job(bootstrap: str, prefix: str) -> dict[str, str]:
         "job.container.count": "2",
         "job.spark.master": "local-cluster[2,1,1024]",
         "job.spark.lease.ms": "6000",
+        "job.spark.conf.spark.decommission.enabled": "true",
         "job.logged.store.base.dir": "state",
         **logged_stores(f"kafka.{prefix}", **small),
     }
@@ -135,6 +136,18 @@ def test_after_a_killed_python_worker_the_container_fails_over(scene, local_stat
     container, epoch = scene.kill(scene.run.workers()[0], local_state)
     check_restored(scene.restored(container, epoch), local_state)
     scene.flowing()
+
+
+def test_a_decommissioned_executor_hands_its_container_over_without_a_failure(scene):
+    before = scene.flowing()
+    executor = scene.run.executors()[0]
+    container = scene.container_of(executor)
+    (epoch,) = {c["epoch"] for c in before["containers"] if c["id"] == container}
+    executor.send_signal(signal.SIGPWR)
+    stores = scene.restored(container, epoch)
+    assert {store["source"] for store in stores} == {"local store"}, "it has committed and closed them"
+    assert scene.flowing()["failed"] == before["failed"]
+    until(lambda: gone(executor), "the executor waited for its host to go")
 
 
 @pytest.mark.parametrize("local_state", ["present", "deleted"])

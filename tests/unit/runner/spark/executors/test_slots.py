@@ -82,7 +82,10 @@ class Spark:
         self.tries = []
         self.changed = threading.Condition()
         self.clock = WatchedClock(clock)
-        self._placement = Places(self.coordinator, lambda: list(self.places), self.locality)
+        self.leaving = frozenset()
+        self._placement = Places(
+            self.coordinator, lambda: list(self.places), self.locality, lambda places: self.leaving & set(places)
+        )
         self.supervisor = Supervisor(
             self.coordinator,
             self.submit,
@@ -188,6 +191,34 @@ def test_a_container_that_loses_its_executor_goes_to_the_one_of_its_standby_whic
     assert (successor.container, successor.locations) == ("0", ["executor_b_2", "b"])
     successor.registers(B).ends()
     spark.end()
+
+
+def test_a_container_of_a_decommissioned_executor_commits_and_moves_before_its_host_is_gone(until):
+    spark = Spark(copies=1, tries=1)
+    moving = spark.nth(0).registers(A)
+    assert moving.reports("running") is Directive.CONTINUE
+    spark.leaving = frozenset({A})
+    until(lambda: moving.reports("running") is Directive.STOP)
+    moving.ends()
+    successor = spark.nth(1)
+    assert (successor.container, successor.locations) == ("0", ["executor_b_2"])
+    successor.registers(B)
+    spark.looks(times=20)
+    assert successor.reports("running") is Directive.CONTINUE
+    successor.ends()
+    spark.end()
+
+
+def test_a_container_of_a_decommissioned_executor_takes_the_copies_of_its_standby(until):
+    spark = Spark()
+    moving = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B)
+    spark.leaving = frozenset({A})
+    until(lambda: moving.reports("running") is Directive.STOP)
+    moving.ends()
+    until(lambda: standby.reports("running") is Directive.STOP)
+    standby.ends()
+    assert spark.nth(2).locations == ["executor_b_2", "b"]
 
 
 def test_a_container_whose_worker_dies_goes_back_to_its_executor_and_its_standby_stays():
