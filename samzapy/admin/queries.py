@@ -34,6 +34,8 @@ from samzapy.storage.inspection import store_of
 _CONNECT_S, _ANSWER_S, _LEAST_S = 2.0, 65.0, 0.1
 #: Seconds between two attempts without an answer.
 _AGAIN_S = 0.5
+#: Connections to keep to one container: a program may ask from that many threads.
+_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class JobQueries:
         self._deadline_s = deadline_s
         self._clock = clock
         self._wait = wait
-        self._manager = urllib3.PoolManager()
+        self._manager = urllib3.PoolManager(maxsize=_THREADS)
 
     def store(self, name: str, *, standby: bool = False) -> StoreQueries:
         """One store; with `standby` a standby may answer while there is no owner. Raises ConfigError for an unknown

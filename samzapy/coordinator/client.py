@@ -36,6 +36,9 @@ CONNECT_S, ANSWER_S = 2.0, 5.0
 
 _PATIENCE = urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
 
+#: Connections to keep, one per thread that may call at the same time: urllib3 warns of each one that it drops.
+_THREADS = 8
+
 #: The statuses for a container that does not belong to this coordinator, or no longer does.
 _NOT_OURS = {403, 404}
 
@@ -59,7 +62,7 @@ class CoordinatorClient:
         TLS."""
         self._url = url
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
-        self._pool = urllib3.PoolManager(headers=headers, retries=False, **pinned_to(fingerprint))
+        self._pool = urllib3.PoolManager(headers=headers, retries=False, maxsize=_THREADS, **pinned_to(fingerprint))
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> tuple[HttpLease, JobSpec]:
         """Register an attempt that runs as `process`; returns its lease and the job."""

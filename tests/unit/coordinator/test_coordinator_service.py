@@ -1,5 +1,7 @@
 import json
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -43,6 +45,19 @@ def ask(service, method, path, *, token=TOKEN, body=None, **headers):
     return urllib3.request(
         method, service.url + path, body=body, headers={**sent, **headers}, retries=False, redirect=False, timeout=60
     )
+
+
+def test_calls_of_several_threads_drop_no_connection(client, caplog, monkeypatch):
+    together, request = threading.Barrier(4), urllib3.connectionpool.HTTPConnectionPool._make_request
+
+    def at_once(*args, **more):
+        together.wait(30)
+        return request(*args, **more)
+
+    monkeypatch.setattr(urllib3.connectionpool.HTTPConnectionPool, "_make_request", at_once)
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: client.status(), range(4)))
+    assert caplog.messages == []
 
 
 def test_a_call_has_timeouts_for_its_connection_and_its_answer(client, monkeypatch):
