@@ -3,10 +3,14 @@
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 from rigs.job_process import JobProcess
 from rigs.pipeline_rig import Surroundings, counting, totals
+
+from samzapy.admin.running import ask_to_drain, wait_for_drain
+from samzapy.config.loader import load_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(500)]
 
@@ -48,6 +52,15 @@ class Scene:
         with closing(self._start()) as job:
             job.until_status(lambda status: status["processed"] >= processed)
             job.kill()
+
+    def drain(self, processed):
+        """Run, and drain when the containers have processed so many messages."""
+        with closing(self._start()) as job:
+            job.until_status(lambda status: status["processed"] >= processed)
+            config = load_job(self._around.keys | {"task.class": "counting_pipeline:pipeline"})
+            run = ask_to_drain(config)
+            assert wait_for_drain(config, run, 120, Event().wait), job.errors
+            assert job.wait(60) == 0, job.errors
 
     def _start(self, *arguments, **environ):
         environ |= {"PYTHONPATH": f"{TESTS}:{TESTS / 'jobs'}", "COUNTING": self._counting}
@@ -111,3 +124,14 @@ def test_totals_on_kafka_are_exact_after_kills_of_the_driver(tmp_path, kafka):
         scene.kill_driver(processed=1)
     scene.run()
     scene.check()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("stages", [2, 3])
+def test_a_drain_on_kafka_processes_all_that_is_between_the_stages(tmp_path, kafka, stages):
+    keys = on(kafka) | {"task.commit.ms": "300"}
+    scene = Scene(tmp_path, f"drained-{stages}", stages, "exactly-once", "kafka", **keys)
+    for _ in range(2):
+        scene.write(30_000)
+        scene.drain(processed=1)
+        scene.check()
