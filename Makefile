@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of Python processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo test test-slow test-matrix mutants test-samza torture torture-large soak check format docs dist bench bench-gate bench-latency bench-peers pictures kafka clean
+.PHONY: help install java demo test test-slow test-matrix mutants test-samza torture torture-large soak check format docs dist bench bench-gate bench-growth bench-latency bench-peers pictures kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ bench-gate: java ## alternate with the last release (or AGAINST=commit) for ten 
 bench-peers: java ## download other stream processors (Maven, PyPI) and compare on one topic; writes benchmarks/results/peers.*, the tables and the plot of the docs
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python -m benchmarks.reporting.page
+
+bench-growth: java ## the cost of a message as keys, values, messages, partitions, stores, skew, commits and containers grow, and an hour at a steady rate; writes benchmarks/results/growth.*
+	$(BIN)/python -m benchmarks.growth $(if $(UPTIME_S),--uptime-s $(UPTIME_S))
 
 bench-latency: java ## latency of samzapy and other stream processors, from append to readable; writes benchmarks/results/latency.*, the table and the plot of the docs
 	$(BIN)/python -m benchmarks.latency $(if $(REPEATS),--repeats $(REPEATS))

@@ -1,0 +1,1 @@
+"""How the cost of a message grows: with keys, values, messages, partitions, stores, skew, commits and containers."""
