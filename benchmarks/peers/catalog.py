@@ -67,7 +67,8 @@ _KSTREAMS = MavenPeer("kstreams.xml", "KafkaStreamsPeer")
 _SQL = MavenPeer("flink.xml", "FlinkSqlPeer", jvm=_FLINK)
 _SAMZA = MavenPeer("samza.xml", "SamzaPeer")
 _SPARK = pinned("spark.xml")
-_PYSPARK = (f"pyspark=={_SPARK}", "pandas==3.1.1", "pyarrow==26.0.1", "protobuf==7.36.2")
+# Spark does not work with pandas 3 yet.
+_PYSPARK = (f"pyspark=={_SPARK}", "pandas==2.3.3", "pyarrow==26.0.1", "protobuf==7.36.2")
 
 _STREAM = "RocksDB and changelog, through a topic"
 _IN_MEMORY = "state as for keyed-count; messages change places in memory, not through a topic"

@@ -6,6 +6,7 @@ A micro-batch reads, counts, writes and commits. Its start and its end come from
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -69,6 +70,7 @@ def session(run: Run) -> SparkSession:
         "spark.sql.streaming.stateStore.providerClass": _STATE,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     }
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = SparkSession.builder.master(f"local[{slots}]").appName(run.id).config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
