@@ -18,7 +18,8 @@ def test_a_killed_worker_breaks_no_promise_and_a_line_says_so(tmp_path):
     assert len(row["recovery_s"]) == 2
     assert "exactly-once on local" in found.output
     assert found.output.count("kept") == 2
-    assert "again with: samzapy verify --scenario worker --events 5000 --kills 2 --seed 7" in found.errors
+    again = "again with: samzapy verify --events 5000 --kills 2 --system local --master 'local[2,4]' --scenario worker"
+    assert f"{again} --seed 7" in found.errors
     assert not list((tmp_path / "verify").iterdir())
 
 
