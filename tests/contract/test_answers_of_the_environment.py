@@ -218,7 +218,8 @@ class Metadata:
         leaders, *self.leaders = self.leaders if len(self.leaders) > 1 else self.leaders * 2
         found = [SimpleNamespace(leader=SimpleNamespace(id=leader), replicas=[1]) for leader in leaders]
         unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-        return {"t": settled(SimpleNamespace(partitions=found, topic_id="id") if found else unknown)}
+        topic = SimpleNamespace(partitions=found, topic_id="id", authorized_operations=None)
+        return {"t": settled(topic if found else unknown)}
 
 
 def settled(result):

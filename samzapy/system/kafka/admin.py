@@ -170,7 +170,7 @@ class KafkaAdmin(SystemAdmin):
 
     def _describe(self, streams: Collection[str]) -> dict[str, StreamDescription]:
         """The descriptions of the existing streams."""
-        topics = self._topics(streams)
+        topics = self._topics(streams, include_authorized_operations=True)
         if not topics:
             return {}
         resources = {ConfigResource(ResourceType.TOPIC, stream): stream for stream in topics}
@@ -199,13 +199,12 @@ class KafkaAdmin(SystemAdmin):
             return {}, str(failure)
         return {name: entry.value for name, entry in answer.items() if entry.value is not None}, ""
 
-    def _topics(self, streams: Collection[str]) -> dict[str, Any]:
+    def _topics(self, streams: Collection[str], **options: bool) -> dict[str, Any]:
         """The metadata of the existing streams. Other topics are not requested: a large cluster takes long to send
         all."""
         if not streams:
             return {}
         asked = TopicCollection(list(streams))
-        options = {"include_authorized_operations": True}
         result = self._read(lambda client, time_out: client.describe_topics(asked, request_timeout=time_out, **options))
         for stream, answer in list(result.items()):
             if not isinstance(answer, KafkaError):

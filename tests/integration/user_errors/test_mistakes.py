@@ -131,7 +131,9 @@ MISTAKES = {
     "changelog without system": Mistake(
         2, "stores.s.changelog", "'s-changes'", "system.stream", {"stores.s.changelog": "s-changes"}
     ),
-    "no such module": Mistake(2, "task.class", "'tasks:Task'", "next to its file", {"task.class": "tasks:Task"}),
+    "no such module": Mistake(
+        2, "task.class", "'no_such_tasks:Task'", "next to its file", {"task.class": "no_such_tasks:Task"}
+    ),
     "module with .py": Mistake(2, "task.class", "MODULE.py", "without .py", {"task.class": "MODULE.py:Task"}),
     "misspelt class": Mistake(2, "task.class", "Taks", "did you mean Task?", {"task.class": "MODULE:Taks"}),
     "syntax error": Mistake(2, "MODULE.py, line 9", "SyntaxError", ITS_EXCEPTION, body="self.store.put(1 2)"),

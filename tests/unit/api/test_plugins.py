@@ -70,7 +70,8 @@ def test_modules_that_import_one_another_are_named_with_the_line(beside):
 
 def test_a_missing_module_has_no_line():
     assert refusal("beside_nothing:Task") == (
-        "cannot import beside_nothing (ModuleNotFoundError: No module named 'beside_nothing')"
+        "cannot import beside_nothing (ModuleNotFoundError: No module named 'beside_nothing'); "
+        "a job's modules are next to its file, in job.spark.py.files or on PYTHONPATH"
     )
 
 

@@ -58,7 +58,7 @@ def run(folder: Path, *command: str | Path) -> None:
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False, timeout=120
     )
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[:6000]}"
 
 
 @pytest.mark.parametrize("page", [page for page, blocks in BLOCKS.items() if any(map(runs, blocks))])

@@ -31,7 +31,7 @@ class DeadLeader:
         self.leader_lives = self._clock.monotonic() >= self._elected_at_s
         return SimpleNamespace(brokers={1: "one", 2: "two"}, topics={"in": SimpleNamespace(partitions={0: None})})
 
-    def describe_topics(self, topics, request_timeout):
+    def describe_topics(self, topics, **_):
         described = Future()
         described.set_result(SimpleNamespace(partitions=[None]))
         return {"in": described}
@@ -125,9 +125,9 @@ def refused():
 
 def hidden_settings(monkeypatch):
     admin, _ = admin_of(monkeypatch, elected_at_s=0)
-    topic = SimpleNamespace(partitions=[SimpleNamespace(replicas=[1, 2])], topic_id="id")
+    topic = SimpleNamespace(partitions=[SimpleNamespace(replicas=[1, 2])], topic_id="id", authorized_operations=None)
 
-    def describe_topics(topics, request_timeout):
+    def describe_topics(topics, **_):
         described = Future()
         described.set_result(topic)
         return {"in": described}
@@ -153,10 +153,8 @@ def test_a_setting_that_may_not_be_seen_is_refused_with_the_missing_right(monkey
 
 def test_kafkas_own_topics_count_as_missing_for_users_who_may_not_see_them(monkeypatch):
     admin, _ = admin_of(monkeypatch, elected_at_s=0)
-    admin._client.describe_topics = lambda topics, request_timeout: {
-        name: refused() for name in ("__transaction_state", "in")
-    }
+    admin._client.describe_topics = lambda topics, **_: {name: refused() for name in ("__transaction_state", "in")}
     with pytest.raises(EnvironmentFailure, match="in: not authorised"):
         admin.describe("in")
-    admin._client.describe_topics = lambda topics, request_timeout: {"__transaction_state": refused()}
+    admin._client.describe_topics = lambda topics, **_: {"__transaction_state": refused()}
     assert admin.describe("__transaction_state") is None
