@@ -59,19 +59,19 @@ class ByForeignKey(Step):
 
         def receive(batch: Batch) -> None:
             held = versions.get_all(dict.fromkeys(batch.keys))
-            rows = []
+            changed, rows = dict[Any, str](), []
             for place, (key, row, before) in enumerate(zip(batch.keys, batch.messages, befores, strict=True)):
                 now, then = key_of(row), key_of(before)
                 if now is None and then is None:
                     continue  # nothing changes: a new version would make the answer to the last change void
                 is_first = held[key] is None
-                version = held[key] = f"{attempt}-{next(numbers)}"
+                version = held[key] = changed[key] = f"{attempt}-{next(numbers)}"
                 if then is not None and then != now:
                     rows.append((place, then, {"key": key, "version": version, "row": None, "gone": now is None}))
                 if now is not None:
                     kept = {"key": key, "version": version, "row": form.to_plain(row), "first": is_first}
                     rows.append((place, now, kept))
-            versions.put_all({key: version for key, version in held.items() if version is not None})
+            versions.put_all(changed)
             emit(made_of(batch, rows))
 
         return [receive]

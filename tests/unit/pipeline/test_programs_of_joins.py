@@ -314,6 +314,16 @@ def test_a_left_join_by_foreign_key_keeps_orders_without_customers(run):
     assert flow.by_key("out") == {"o1": [[1, None], [1, "ann"], [1, None], [2, None], None]}
 
 
+def test_an_order_that_is_deleted_twice_takes_its_result_with_it(run):
+    flow = orders_and_customers(run, "left")
+    flow.send("orders", "o1", {"c": "x", "n": 1})
+    for _ in range(2):
+        flow.driver.post("orders", None, key="o1")
+    flow.driver.run()
+    flow.settle()
+    assert flow.by_key("out") == {"o1": [[1, None], None]}
+
+
 def test_an_answer_to_an_attempt_that_has_ended_is_dropped(run):
     """The order of two tables, or a lookup outside, may give a row another foreign key after a crash."""
     found = {"o1": "x"}
