@@ -31,8 +31,9 @@ class Change:
     def is_slower(self, allowed: float) -> bool:
         """Whether the median has grown by more than `allowed`, and the least CPU has grown, too.
 
-        Other load only adds CPU, so the least repeat is the one with the least of it. Without `least` each repeat has to
-        be above what it was before: else the repeats differ by more than the change, and only a longer run could tell.
+        Other load only adds CPU, so the least repeat is the one with the least of it. Without `least` each repeat has
+        to be above what it was before: else the repeats differ by more than the change, and only a longer run could
+        tell.
         """
         return self.share > allowed and (self.now.min if self.least is None else self.least) > self.before
 

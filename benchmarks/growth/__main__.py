@@ -1,5 +1,5 @@
-"""`python -m benchmarks.growth`: the cost of a message along one axis after another, and a long run at a steady rate, on
-a Kafka started for it."""
+"""`python -m benchmarks.growth`: the cost of a message along one axis after another, and a long run at a steady rate,
+on a Kafka started for it."""
 
 from __future__ import annotations
 

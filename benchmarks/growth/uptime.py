@@ -1,4 +1,4 @@
-"""A job that counts at a steady rate for a long time: whether its memory, files, threads and lag stay where they are."""
+"""A job that counts at a steady rate for a long time: whether its memory, files, threads and lag stay as they are."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def middle(repeats: Sequence[Latency], figure: str) -> float:
 
 
 def plot(found: Sequence[Latency], file: Path) -> None:
-    """A row of plots for each table, a column for each rate: a line from p50 to p99.9 for each system, with p99 on it."""
+    """A row of plots for each table, a column for each rate: per system a line from p50 to p99.9 with p99 on it."""
     made, rates = tables(found), sorted({each.rate for each in found})
     names = list(dict.fromkeys(each.name for each in found))
     size = (3 + 3.2 * len(rates), 1 + 0.28 * len(names) * len(made))

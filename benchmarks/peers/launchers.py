@@ -41,8 +41,8 @@ class PeerUnavailable(EnvironmentFailure):
 @dataclass(frozen=True)
 class Settings:
     """One run: the broker, its topics, a name that nothing else on the broker has, a folder for local state, the file
-    for the marks, the number of events, or 0 for a run without end, the milliseconds between commits, and the guarantee:
-    at-least-once or exactly-once."""
+    for the marks, the number of events, or 0 for a run without end, the milliseconds between commits, and the
+    guarantee: at-least-once or exactly-once."""
 
     bootstrap: str
     input: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import psutil
 
 from docs.generator.markdown import fences
+from samzapy.verify.processes import until
 
 _END = "--ended-with-"
 #: What differs from run to run: durations and rates, times, process ids, ports of pages, sizes.
@@ -24,7 +24,7 @@ _VARIES = [
 ]
 #: Their answers come in time: asked again until they are those of the page.
 _WAITS = re.compile(r"samzapy status ")
-_LONGEST_WAIT_S, _PAUSE_S = 180, 2
+_LONGEST_WAIT_S = 180
 
 
 class Typed(NamedTuple):
@@ -77,17 +77,17 @@ class Terminal:
         )
 
     def type(self, step: Typed) -> None:
-        """Run a command. Raises AssertionError if it fails, or prints other lines than those of the page."""
-        deadline = time.monotonic() + _LONGEST_WAIT_S
-        while True:
+        """Run a command. Raises NoProgress if it fails, or prints other lines than those of the page."""
+        answer = ""
+
+        def is_as_the_page_says() -> bool:
+            nonlocal answer
             code, output = self._run(step.command)
             missing = _missing(step.expected, output)
-            if not missing and (code == 0 or step.expected):
-                return
-            if not _WAITS.match(step.command) or time.monotonic() > deadline:
-                break
-            time.sleep(_PAUSE_S)
-        raise AssertionError(f"$ {step.command}\n{output}\nexit code {code}; of the page it lacks: {missing}")
+            answer = f"$ {step.command}\n{output}\nexit code {code}; of the page it lacks: {missing}"
+            return not missing and (code == 0 or bool(step.expected))
+
+        until(is_as_the_page_says, lambda: answer, _LONGEST_WAIT_S if _WAITS.match(step.command) else 0)
 
     def _run(self, command: str) -> tuple[int, str]:
         assert self._shell.stdin is not None
