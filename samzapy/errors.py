@@ -356,3 +356,8 @@ class JobTakenOver(TaskMigrated):
                 f"a command that changes the state of job '{job}' (started at {started} on {host}) has taken over"
             )
         return cls(f"another run of job '{job}' (started at {started} on {host}, pid {pid}) has taken over")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, as errors and reports have it: `1 commit`, `1,200 commits`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -367,7 +367,7 @@ def _place(record: Record) -> str:
 
 
 def _decoded(record: Record, keys: Literal, values: Literal) -> Shown:
-    """The record as text; one that cannot be read, as most wanted ones cannot, says why."""
+    """The record as text. One that cannot be read has its bytes and the reason: it may be the one that was sought."""
     where = f"{record.ssp}@{record.offset}"
     try:
         pair = keys.decode(record.key, where, "key"), values.decode(record.value, where, "message")

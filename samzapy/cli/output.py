@@ -35,6 +35,13 @@ JOB = click.argument("job", type=FILE, metavar="JOB.properties")
 OVERRIDES = click.option(
     "--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file."
 )
+PARENT = click.option(
+    "--dir",
+    "parent",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=Path(),
+    help="The folder to make it in; default: the current folder.",
+)
 STRICT = click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
 JSON = click.option(
     "--json",
@@ -153,11 +160,6 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         click.echo(f"  {'  '.join(cells)}".rstrip())
     click.echo()
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 commit`, `1,200 commits`."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def warn(message: str) -> None:

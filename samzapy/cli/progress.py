@@ -11,11 +11,12 @@ from typing import final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from samzapy.cli.output import QuietProgress, counted, line_on
+from samzapy.cli.output import QuietProgress, line_on
 from samzapy.config.guarantee_warnings import counts_in_words
 from samzapy.config.supervision import LogConfig
 from samzapy.container.supervision.logs import formatter
 from samzapy.coordinator.status import ContainerStatus, JobStatus, RestoredStore
+from samzapy.errors import counted
 
 
 @final

@@ -65,6 +65,10 @@ class RunningBroker(NamedTuple):
         """The value of `bootstrap.servers` for its clients."""
         return f"127.0.0.1:{self.port}"
 
+    def process(self) -> psutil.Process | None:
+        """None if it has ended."""
+        return living_process(self.pid, self.born, self.created)
+
 
 def remember(folder: Path, pid: int, port: int, version: str) -> RunningBroker:
     """Record that `pid` serves the folder, in one atomic write."""
@@ -79,7 +83,7 @@ def running_broker(folder: Path) -> RunningBroker | None:
     """The broker that serves the folder now; None if it has ended, even if its file is still there. Raises
     EnvironmentFailure if the file cannot be read."""
     result = _remembered(folder)
-    return result if result is not None and _process(result) is not None else None
+    return result if result is not None and result.process() is not None else None
 
 
 def last_port(folder: Path) -> int | None:
@@ -88,18 +92,19 @@ def last_port(folder: Path) -> int | None:
     return None if result is None else result.port
 
 
-def _process(broker: RunningBroker) -> psutil.Process | None:
-    """The broker's process; None if it has ended."""
+def living_process(pid: int, born: int, created: float) -> psutil.Process | None:
+    """The process that began at that time; None if it has ended. `born`: in ticks since the boot, 0 where the kernel
+    does not say; `created`: in seconds since 1970, of a clock that may be set."""
     with suppress(psutil.Error):
-        result = psutil.Process(broker.pid)
-        same = process_start(broker.pid) == broker.born if broker.born else result.create_time() == broker.created
+        result = psutil.Process(pid)
+        same = process_start(pid) == born if born else result.create_time() == created
         if same and result.status() != psutil.STATUS_ZOMBIE:
             return result
     return None
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Allow one start or stop of a folder at a time."""
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -249,7 +254,7 @@ class DevBroker:
         """
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _locked(self._folder):
+            with locked(self._folder):
                 running = self.running
                 if running is None:
                     running = self._launch()
@@ -342,7 +347,7 @@ class DevBroker:
     def _wait_until_it_answers(self, running: RunningBroker) -> None:
         deadline = self._clock.monotonic() + _LONGEST_START_S
         while not answers(running.port):
-            if _process(running) is None:
+            if running.process() is None:
                 raise EnvironmentFailure(f"Kafka on {running.bootstrap} ended while it started, see {self.log}")
             if self._clock.monotonic() > deadline:
                 waited = f"{_LONGEST_START_S:.0f} s"
@@ -353,9 +358,9 @@ class DevBroker:
         try:
             if not self._folder.is_dir():
                 return False
-            with _locked(self._folder):
+            with locked(self._folder):
                 running = self.running
-                process = None if running is None else _process(running)
+                process = None if running is None else running.process()
                 if process is None:
                     return False
                 with suppress(psutil.NoSuchProcess):

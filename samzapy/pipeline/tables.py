@@ -116,10 +116,8 @@ class Lookup(Step):
             rows = store.get_all({key for key in keys if key is not None})
             result = [rows.get(key) for key in keys]
             if inner:
-                batch, result = (
-                    selected(batch, [row is not None for row in result]),
-                    [r for r in result if r is not None],
-                )
+                batch = selected(batch, [row is not None for row in result])
+                result = [row for row in result if row is not None]
             emit(with_columns(batch, messages=[joiner(*pair) for pair in zip(batch.messages, result, strict=True)]))
 
         return [receive, ignore]

@@ -44,7 +44,12 @@ PAGE = "docs/how-to/operate/production.md"
 _COPIES, _IN_SYNC = 3, 2
 #: A job may be down for a day without losing messages.
 _OUTAGE_MS = 86_400_000
-_MOST_NAMED, _MIB, _OVERHEAD, _TRANSACTIONS = 5, 2**20, "spark.executor.memoryOverhead", "__transaction_state"
+#: Places that one reason names.
+_MOST_NAMED = 5
+_MIB = 2**20
+_OVERHEAD = "spark.executor.memoryOverhead"
+#: Kafka's own topic of transactions.
+_TRANSACTIONS = "__transaction_state"
 _EMPTIED = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # noqa: S108
 _NO_DISK = {"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "9p"}
 
@@ -113,8 +118,8 @@ def survey(config: JobConfig, code: JobCode, rules: str | None, warn: Warn) -> S
         model = str(cause)
     seen = Surroundings(config, code, checked_master(config, config.container_count, 0, endless=False), model, rules)
     with closing(job_clients(config, "check")) as clients:
-        kernel = {SystemStream(each.system, _TRANSACTIONS) for each in [checkpoint_stream(config)] if each}
-        topics = sorted(clients.describe(seen.inputs | seen.own | seen.outputs | kernel).items())
+        transactions = {SystemStream(each.system, _TRANSACTIONS) for each in [checkpoint_stream(config)] if each}
+        topics = sorted(clients.describe(seen.inputs | seen.own | seen.outputs | transactions).items())
     return seen._replace(topics={stream: topic for stream, topic in topics if topic is not None})
 
 

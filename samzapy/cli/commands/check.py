@@ -16,7 +16,6 @@ from samzapy.cli.output import (
     OVERRIDES,
     STRICT,
     answers_by_exit_code,
-    counted,
     json_text,
     pairs,
     table,
@@ -27,6 +26,7 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
+from samzapy.errors import counted
 from samzapy.job.planner import FoundInputs, JobModel
 from samzapy.storage.spec import StoreSpec
 

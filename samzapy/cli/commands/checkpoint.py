@@ -18,7 +18,6 @@ from samzapy.cli.output import (
     Command,
     Number,
     answers_by_exit_code,
-    counted,
     job_file,
     json_text,
     of_job,
@@ -29,6 +28,7 @@ from samzapy.cli.output import (
 )
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import as_text
+from samzapy.errors import counted
 from samzapy.job.planner import JobModel, TaskModel
 
 

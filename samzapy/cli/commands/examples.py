@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from samzapy.cli.output import table
+from samzapy.cli.output import PARENT, table
 from samzapy.errors import ConfigError, EnvironmentFailure
 
 #: The folders of the package `samzapy.examples` with job files.
@@ -52,13 +52,7 @@ def _first_sentence(job: str) -> str:
 
 @examples.command()
 @click.argument("name")
-@click.option(
-    "--dir",
-    "parent",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=Path(),
-    help="The parent folder of the copy; default: the current folder.",
-)
+@PARENT
 def copy(name: str, parent: Path) -> None:
     """Make the folder NAME with the job file and the code of an example, to be changed.
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from samzapy.admin.running import refuse_if_running
 from samzapy.admin.streams import stream_admin, stream_producer
 from samzapy.api.system import OutgoingRecord
-from samzapy.cli.output import Bars, runner_option, status_console
+from samzapy.cli.output import PARENT, Bars, runner_option, status_console
 from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
@@ -76,13 +76,7 @@ _PARTITIONS = 2
 
 @click.command()
 @click.argument("name")
-@click.option(
-    "--dir",
-    "parent",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    default=Path(),
-    help="The parent folder of the project; default: the current folder.",
-)
+@PARENT
 @click.option("--template", "kind", type=click.Choice(list(_KINDS)), default="count", show_default=True)
 def init(name: str, parent: Path, kind: str) -> None:
     r"""Create the folder NAME with a job, its tests and some input.

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from samzapy.cli.output import JSON, counted, job_file, json_text, table, utc
+from samzapy.cli.output import JSON, job_file, json_text, table, utc
 from samzapy.config.job import JobConfig
+from samzapy.errors import counted
 
 
 @click.command()

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from samzapy.devkafka.broker import BROKER_FOLDER, BROKER_PORT
+from samzapy.errors import counted
 
 _broker_folder = click.option(
     "--folder",
@@ -94,7 +95,7 @@ def start_spark(folder: Path, workers: int, cores: int, port: int) -> None:
     from samzapy.runner.spark.standalone import StandaloneSpark
 
     address = StandaloneSpark(folder).start(workers, cores, port)
-    click.echo(f"Spark answers at {address}, with {workers} worker{'s' * (workers > 1)}; logs are in {folder}")
+    click.echo(f"Spark answers at {address}, with {counted(workers, 'worker')}; logs are in {folder}")
 
 
 @spark.command("stop")
@@ -118,7 +119,7 @@ def show_spark(ctx: click.Context, folder: Path) -> None:
         click.echo(f"no Spark runs in {folder}")
         ctx.exit(3)
     for name, daemon in running.items():
-        what = f"{daemon.cores} core{'s' * (daemon.cores > 1)}" if daemon.cores else f"spark://{HOST}:{daemon.port}"
+        what = counted(daemon.cores, "core") if daemon.cores else f"spark://{HOST}:{daemon.port}"
         click.echo(f"{name}: {what} (process {daemon.pid})")
 
 

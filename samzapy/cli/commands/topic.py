@@ -14,12 +14,12 @@ import click
 from samzapy.admin.streams import Literal, Range, Record, records, stream_admin, stream_producer
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemSettings
-from samzapy.cli.output import FILE, JSON, OVERRIDES, Command, counted, pairs, table
+from samzapy.cli.output import FILE, JSON, OVERRIDES, Command, pairs, table
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import as_read, load_job
 from samzapy.config.reading.keys import Reader
 from samzapy.config.streams.systems import new_stream, parse_systems
-from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, UnknownStream
+from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, UnknownStream, counted
 
 
 class Systems(NamedTuple):

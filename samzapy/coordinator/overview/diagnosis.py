@@ -14,6 +14,7 @@ from typing import final
 
 from samzapy.coordinator.overview.history import FINE_S, Sample
 from samzapy.coordinator.status import ContainerStatus, JobStatus
+from samzapy.errors import counted
 
 #: The job file, as the commands name it.
 JOB = "JOB.properties"
@@ -94,11 +95,6 @@ def seconds(value: float) -> str:
     if minutes < 2:
         return f"{value:.0f} s"
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 container`, `1,200 containers`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _subject(container: str, all_: Sequence[object]) -> str:

@@ -8,7 +8,6 @@ FOLDER/worker-N/         the work folders of its executors
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ from typing import NamedTuple
 import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, process_start
-from samzapy.devkafka.broker import is_free
+from samzapy.devkafka.broker import is_free, living_process, locked
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.java import SPARK, find_java, installed_spark
 
@@ -34,20 +33,17 @@ _SAYS = {"master.Master": "I have been elected leader", "worker.Worker": "Succes
 
 
 class Daemon(NamedTuple):
-    """A process of the cluster. Its start, in ticks since the boot, distinguishes it from a later one with its pid."""
+    """A process of the cluster. Its start distinguishes it from a later one with its pid; see `living_process`."""
 
     pid: int
     born: int
+    created: float
     port: int = 0
     cores: int = 0
 
     def process(self) -> psutil.Process | None:
         """None if it has ended."""
-        with suppress(psutil.Error):
-            found = psutil.Process(self.pid)
-            if process_start(self.pid) == self.born and found.status() != psutil.STATUS_ZOMBIE:
-                return found
-        return None
+        return living_process(self.pid, self.born, self.created)
 
 
 def launch(
@@ -118,12 +114,12 @@ class StandaloneSpark:
                     )
                 self._end(list(running))
                 running = {}
-                self._launch(running, MASTER, "master.Master", ["--port", str(port)], Daemon(0, 0, port))
+                self._launch(running, MASTER, "master.Master", ["--port", str(port)], port=port)
             address = f"spark://{HOST}:{running[MASTER].port}"
             for name in (f"worker-{number}" for number in range(1, workers + 1)):
                 if name not in running:
                     sizes = ["--cores", str(cores), "--memory", f"{cores}g", "--work-dir", str(self._folder / name)]
-                    self._launch(running, name, "worker.Worker", [*sizes, address], Daemon(0, 0, 0, cores))
+                    self._launch(running, name, "worker.Worker", [*sizes, address], cores=cores)
             return address
 
     def stop(self) -> bool:
@@ -147,12 +143,11 @@ class StandaloneSpark:
                     each.kill()
             psutil.wait_procs(lost, _STOP_S)
 
-    def _launch(
-        self, running: dict[str, Daemon], name: str, role: str, arguments: Sequence[str], daemon: Daemon
-    ) -> None:
+    def _launch(self, running: dict[str, Daemon], name: str, role: str, arguments: Sequence[str], **sizes: int) -> None:
         """Start a process, and add it to the record."""
         started = launch(role, HOST, arguments, self._folder / f"{name}.log", {})
-        running[name] = daemon._replace(pid=started.pid, born=process_start(started.pid))
+        created = psutil.Process(started.pid).create_time()
+        running[name] = Daemon(started.pid, process_start(started.pid), created, **sizes)
         new = self._folder / "spark.json.tmp"
         new.write_text(json.dumps({name: each._asdict() for name, each in running.items()}), "utf-8")
         new.replace(self._folder / "spark.json")
@@ -173,8 +168,7 @@ class StandaloneSpark:
         """Allow one start or stop at a time. Raises EnvironmentFailure for a folder that cannot be written to."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with (self._folder / "lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with locked(self._folder):
                 yield
         except OSError as cause:
             place = cause.filename or self._folder

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 from rich.progress import Progress
 
-from samzapy.cli.output import JSON, counted, json_text, line_on, status_console, table
+from samzapy.cli.output import JSON, json_text, line_on, status_console, table
+from samzapy.errors import counted
 
 
 def test_without_a_terminal_columns_are_plain_and_never_cut(capsys):

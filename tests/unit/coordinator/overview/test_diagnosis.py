@@ -8,9 +8,10 @@ from msgspec import structs
 
 from samzapy.coordinator.clocks import ClockStatus
 from samzapy.coordinator.clocks import Stall as ClockStall
-from samzapy.coordinator.overview.diagnosis import counted, diagnose, seconds
+from samzapy.coordinator.overview.diagnosis import diagnose, seconds
 from samzapy.coordinator.overview.history import Sample
 from samzapy.coordinator.status import ContainerFailure, HandledFailure
+from samzapy.errors import counted
 from samzapy.job.lease import PartitionLag, Stall, UserFailure
 
 #: 2026-11-28 12:10 UTC.
