@@ -25,6 +25,18 @@ _CHANGELOG = {"cleanup.policy": "compact"}
 NEVER_CLEANED = {**_CHANGELOG, "min.compaction.lag.ms": str(2**62)}
 
 
+class MeasuredBroker(DevBroker):
+    """A broker as in production: with the compiler that a development broker leaves out for a quick start."""
+
+    jvm_options = (
+        "-Xms1g",
+        "-Xmx1g",
+        "-XX:+UseG1GC",
+        "-XX:MaxGCPauseMillis=20",
+        *(option for option in DevBroker.jvm_options if not option.startswith(("-Xm", "-XX:"))),
+    )
+
+
 @dataclass(frozen=True)
 class Kafka:
     """A broker to measure on, and a folder for what the measured programs keep."""
@@ -153,5 +165,5 @@ def broker(folder: Path, bootstrap: str | None) -> Iterator[Kafka]:
         finally:
             kafka.clean()
         return
-    with DevBroker(folder / "kafka", tied=True) as own:
+    with MeasuredBroker(folder / "kafka", tied=True) as own:
         yield Kafka(own.start(), folder)

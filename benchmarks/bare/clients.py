@@ -24,7 +24,7 @@ PRODUCER = {
     "acks": "all",
     "enable.idempotence": True,
     "partitioner": "murmur2_random",
-    "linger.ms": 5,
+    "linger.ms": 1,
     "queue.buffering.max.messages": 250_000,
     "delivery.report.only.error": True,
 }

@@ -26,6 +26,8 @@ from samzapy.bench.events import Events
 PROBE_S, PAUSE_S = 0.1, 0.5
 #: Different events; they come again with other times.
 DIFFERENT = 50_000
+#: Requests at a time. Behind a slow answer the next requests grow, as those of a producer in production do.
+IN_FLIGHT = 5
 _TICK_NS = 1_000_000
 _PARTS = re.compile(rb'(.*"at":)\d+(.*)')
 
@@ -37,7 +39,7 @@ def main() -> None:
     for name in ("--rate", "--seconds"):
         parser.add_argument(name, required=True, type=int)
     options = parser.parse_args()
-    settings = {"acks": "all", "linger.ms": 0, "partitioner": "murmur2_random"}
+    settings = {"acks": "all", "linger.ms": 0, "max.in.flight": IN_FLIGHT, "partitioner": "murmur2_random"}
     producer = Producer({**settings, "bootstrap.servers": options.bootstrap})
     events = _events()
     while not Path(options.ready).exists():

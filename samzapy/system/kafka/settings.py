@@ -85,7 +85,9 @@ _CONSUMER_FIXED = {
 #: librdkafka's debug context with the ids of topics; a few lines for each answer to a request for metadata.
 _NAMES_TOPIC_IDS = "metadata"
 _PRODUCER = {
-    "linger.ms": "5",
+    # More saves CPU where a task sends at full speed message by message (a pass-through by 7 % with 5 ms), and every
+    # message waits for it at the rates that most jobs have.
+    "linger.ms": "1",
     "queue.buffering.max.messages": "250000",
     "queue.buffering.max.kbytes": "131072",
     **_CONNECTING,
