@@ -297,9 +297,10 @@ class Supervisor:
             raise JobFailed(f"task.shutdown.ms: containers did not stop within {self._shutdown_s:g} s")
 
     def _check_unclaimed(self, containers: Sequence[ContainerStatus]) -> None:
-        """Report the containers without an attempt for a long time, and Spark's resources for them. Raises
+        """Report the containers that Spark has been asked to start for a long time, and its resources for them. Raises
         EnvironmentFailure if they wait for an application that its master has forgotten."""
-        waiting = [item.id for item in containers if item.state in _WITHOUT_ATTEMPT]
+        asked = {slot.id for slot in self._slots if slot.runs}
+        waiting = [item.id for item in containers if item.state in _WITHOUT_ATTEMPT and item.id in asked]
         if not waiting:
             self._unclaimed.over()
         elif self._unclaimed.is_out():

@@ -36,6 +36,7 @@ _STANDBY = re.compile(r"\.standby-[0-9]+\Z")
 #: `.checkpoint-<id>`, `.downloading`: files of a snapshot during its upload or download. A killed process leaves them.
 _CHECKPOINT = re.compile(r"\.checkpoint-[0-9a-f]{32}\Z")
 TEMPORARY = re.compile(rf"{_CHECKPOINT.pattern}|\.downloading\Z")
+_REMEDY = "set job.logged.store.base.dir to a folder that can be written"
 _BESIDE = (REFUSED, ORPHANED, _STANDBY, TEMPORARY)
 
 
@@ -55,6 +56,14 @@ def store_directory(base: Path, job: str, store: str, task: str) -> Path:
     return path
 
 
+def check_writable(base: Path) -> None:
+    """Raise StoreDiskFailed if `base` is no folder that this user can make or write to; creates nothing."""
+    there = next(folder for folder in (base, *base.absolute().parents) if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        reason = f"{there} is {'not writable for this user' if there.is_dir() else 'a file'}"
+        raise StoreDiskFailed(f"{base}: cannot keep stores here: {reason}; {_REMEDY}")
+
+
 def make_private(path: Path) -> None:
     """Create a `store_directory` and its parents, those below the base for this user only. Raises StoreError."""
     try:
@@ -62,7 +71,7 @@ def make_private(path: Path) -> None:
         for part in (path.parent.parent, path.parent, path):
             part.mkdir(mode=0o700, exist_ok=True)
     except OSError as cause:
-        reason = f"{cause.strerror or cause}; set job.logged.store.base.dir to a folder that can be written"
+        reason = f"{cause.strerror or cause}; {_REMEDY}"
         raise StoreDiskFailed(f"{path}: cannot make the store's directory: {reason}") from cause
 
 

@@ -10,7 +10,7 @@ from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
 from samzapy.checkpoint.states import state_checkpoints
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
+from samzapy.errors import ConfigError, EnvironmentFailure, StoreDiskFailed, UnknownStream
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -262,3 +262,13 @@ def test_the_copies_of_inputs_changelogs_checkpoints_and_transactions_are_looked
     ]
     del there["s-changelog"]
     assert len(weakly_kept(load_job(keys), describe)) == 3
+
+
+def test_a_state_folder_below_a_file_is_refused_before_anything_is_claimed(admin, tmp_path):
+    admin.create(StreamSpec("in", 1))
+    (tmp_path / "file").touch()
+    base = {"job.logged.store.base.dir": str(tmp_path / "file" / "state"), "stores.s.factory": "rocksdb"}
+    with pytest.raises(StoreDiskFailed, match=r"state: cannot keep stores here: .*/file is a file; set job\.logged"):
+        prepare(load_job({**JOB, **STORE, **base}))
+    assert admin.describe(CHECKPOINTS) is None
+    prepare(load_job({**JOB, **STORE, **base, "job.spark.master": "spark://elsewhere:7077"}))
