@@ -50,7 +50,7 @@ class Benchmark:
         """Measure the workloads, keep them in the output as soon as each is done, and hold them against stored
         results."""
         options = self._options
-        found: dict[str, Mapping[str, Sequence[Measurement]]] = {}
+        result: dict[str, Mapping[str, Sequence[Measurement]]] = {}
         for name in options.workload or WORKLOADS:
             workload = self._workload(name)
             variants = self._variants(workload)
@@ -59,29 +59,29 @@ class Benchmark:
             when = circumstances(options.events)
             self._say(f"{name}: preparing")
             workload.prepare()
-            runners = [Runner(each, workload, each, options.repeats or workload.times(each)) for each in variants]
+            runners = [Runner(item, workload, item, options.repeats or workload.times(item)) for item in variants]
             done = take_turns(runners, self._say)
             self._failed |= bool(done.failures)
-            found[name] = done.repeats
+            result[name] = done.repeats
             if options.output:
                 reached = [target.to_json() for target in targets({name: done.repeats})]
                 summary = Summary.of(name, done.repeats, reached, when)
                 # All its variants are replaced, since only those of one run can be compared.
                 write(options.output, {**read(options.output), name: summary})
-        self._show(found)
+        self._show(result)
         if options.compare:
             before = {ratio: spread for kept in read(options.compare).values() for ratio, spread in kept.ratios.items()}
-            self._judge(changes(before, ratios(found)))
+            self._judge(changes(before, ratios(result)))
         return int(self._failed)
 
     def measure_beside(self, program: Program) -> int:
         """Measure the workloads in turns with those of another commit."""
-        found: list[Change] = []
+        result: list[Change] = []
         for name in self._options.workload or BESIDE_A_COMMIT:
             here, there = self._workload(name), self._workload(name, program)
             times = self._options.repeats or here.repeats
-            found += compare(here, there, self._variants(here), times, self._say)
-        self._judge(found)
+            result += compare(here, there, self._variants(here), times, self._say)
+        self._judge(result)
         return int(self._failed)
 
     def _workload(self, name: str, program: Program = THIS_PROGRAM) -> Workload:
@@ -93,16 +93,16 @@ class Benchmark:
 
     def _show(self, found: Repeats) -> None:
         for table in TABLES:
-            made = table(found)
-            if made.row_count:
-                self._console.print(made)
+            built = table(found)
+            if built.row_count:
+                self._console.print(built)
         if self._options.output:
             self._console.print(f"medians, minima and maxima are in {self._options.output}", soft_wrap=True)
 
     def _judge(self, found: Sequence[Change]) -> None:
         allowed = self._options.fail_on
         self._console.print(changes_table(found, allowed))
-        slower = [each.name for each in found if each.is_slower(allowed)]
+        slower = [item.name for item in found if item.is_slower(allowed)]
         self._console.print(
             f"{len(slower)} of {len(found)} need over {allowed:.0%} more CPU" if found else "nothing to compare"
         )

@@ -93,11 +93,11 @@ class Kafka:
         """
         loads = [0] * partitions
         places: dict[bytes, int] = {}
-        for key, found in Counter(key for key, _ in events).most_common():
+        for key, times in Counter(key for key, _ in events).most_common():
             places[key] = loads.index(min(loads))
-            loads[places[key]] += found
+            loads[places[key]] += times
         topic = self.create(name, partitions=partitions)
-        self.append_records(OutgoingRecord(topic, *each, places[each[0]]) for each in events)
+        self.append_records(OutgoingRecord(topic, *item, places[item[0]]) for item in events)
         return topic
 
     def delete(self, topic: str) -> None:
@@ -137,10 +137,10 @@ class Kafka:
         """The number of offsets that a topic has given out."""
         admin = system_factory(self.settings).admin(self.settings, "benchmark")
         try:
-            found = admin.offsets(SystemStreamPartition("kafka", topic, number) for number in range(partitions))
+            result = admin.offsets(SystemStreamPartition("kafka", topic, number) for number in range(partitions))
         finally:
             admin.close()
-        return sum(each.upcoming for each in found.values())
+        return sum(item.upcoming for item in result.values())
 
     def clean(self) -> None:
         """Delete this run's topics."""

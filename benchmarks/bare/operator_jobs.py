@@ -41,9 +41,9 @@ class Messages:
     event's."""
 
     def __init__(self, bootstrap: str, inputs: Sequence[str]) -> None:
-        found = {topic: offsets(bootstrap, topic) for topic in inputs}
-        self.positions = {topic: first[0] for topic, (first, _) in found.items()}
-        self._ends = {topic: last[0] for topic, (_, last) in found.items()}
+        result = {topic: offsets(bootstrap, topic) for topic in inputs}
+        self.positions = {topic: first[0] for topic, (first, _) in result.items()}
+        self._ends = {topic: last[0] for topic, (_, last) in result.items()}
         self._sides = dict(zip(inputs, (LEFTS, RIGHTS), strict=False))
         self._bootstrap = bootstrap
         self.done = 0

@@ -102,7 +102,7 @@ def as_of(messages: Messages) -> int:
     waiting: list[tuple[int, int, int, str, Any]] = []
     marks = {LEFTS: 0, RIGHTS: 0}
     latest: dict[str, tuple[int, Any]] = {}
-    found: list[tuple[Any, ...]] = []
+    result: list[tuple[Any, ...]] = []
     for number, envelope in enumerate(messages, 1):
         at = envelope.event_time
         marks[envelope.ssp] = max(marks[envelope.ssp], at)
@@ -115,17 +115,17 @@ def as_of(messages: Messages) -> int:
                 if side:
                     held = latest.get(key)
                     near = held is not None and at - held[0] <= 60_000
-                    found.append((key, (at, value), held if near else None))
+                    result.append((key, (at, value), held if near else None))
                 else:
                     latest[key] = at, value
-    return len(found)
+    return len(result)
 
 
 def stream_stream(messages: Messages, after: int = 5_000) -> int:
     marks = {LEFTS: 0, RIGHTS: 0}
     waiting: dict[str, tuple[deque[list[Any]], deque[list[Any]]]] = defaultdict(lambda: (deque(), deque()))
     due: list[tuple[int, int, str]] = []
-    found: list[tuple[Any, ...]] = []
+    result: list[tuple[Any, ...]] = []
     for number, envelope in enumerate(messages, 1):
         at, key, side = envelope.event_time, envelope.key, int(envelope.ssp is RIGHTS)
         marks[envelope.ssp] = max(marks[envelope.ssp], at)
@@ -135,7 +135,7 @@ def stream_stream(messages: Messages, after: int = 5_000) -> int:
             if 0 <= (at - other[0] if side else other[0] - at) <= after:
                 other[1] = met = True
                 pair = (at, envelope.message), (other[0], other[2])
-                found.append((key, *(pair[::-1] if side else pair)))
+                result.append((key, *(pair[::-1] if side else pair)))
         sides[side].append([at, met, envelope.message])
         heappush(due, (at if side else at + after, side, key))
         if not number % CLOSE:
@@ -144,8 +144,8 @@ def stream_stream(messages: Messages, after: int = 5_000) -> int:
                 _, side, key = heappop(due)
                 at, met, value = waiting[key][side].popleft()
                 if not met:
-                    found.append((key, (at, value), None))
-    return len(found)
+                    result.append((key, (at, value), None))
+    return len(result)
 
 
 def timers(messages: Messages) -> int:

@@ -22,9 +22,9 @@ def last_release(folder: Path = ROOT) -> str:
     """The newest tag of the commit that is checked out in a folder; before the first release, the commit where its
     branch left main. Raises EnvironmentFailure if there is neither."""
     for command in (["describe", "--tags", "--abbrev=0"], ["merge-base", "HEAD", "main"]):
-        found = subprocess.run(["git", "-C", str(folder), *command], capture_output=True, text=True, check=False)
-        if not found.returncode:
-            return found.stdout.strip()
+        result = subprocess.run(["git", "-C", str(folder), *command], capture_output=True, text=True, check=False)
+        if not result.returncode:
+            return result.stdout.strip()
     raise EnvironmentFailure("there is no release and no branch main to compare with: name a commit, --against COMMIT")
 
 

@@ -31,7 +31,7 @@ def main() -> int:
     options = _options()
     say = Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print
     when = circumstances(options.events)
-    found, samples, failed = dict[str, Any](), list[uptime.Sample](), dict[str, str]()
+    result, samples, failed = dict[str, Any](), list[uptime.Sample](), dict[str, str]()
     try:
         with (
             tempfile.TemporaryDirectory(prefix="samzapy-growth-") as folder,
@@ -39,7 +39,7 @@ def main() -> int:
         ):
             for name in options.only or CURVES:
                 if name in CURVES:
-                    found[name] = _measured(name, kafka, options, failed, say)
+                    result[name] = _measured(name, kafka, options, failed, say)
             if not options.only or UPTIME in options.only:
                 try:
                     samples = uptime.measure(kafka, options.rate, options.uptime_s, say)
@@ -48,14 +48,14 @@ def main() -> int:
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return failure.exit_code
-    text = markdown(found, samples, failed)
+    text = markdown(result, samples, failed)
     print(text)
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
-        content = {"measured": when, "curves": to_json(found), UPTIME: [each.to_json() for each in samples]}
+        content = {"measured": when, "curves": to_json(result), UPTIME: [item.to_json() for item in samples]}
         (options.output / "growth.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         (options.output / "growth.md").write_text(text, encoding="utf-8")
-        plot(found, samples, options.output / "growth.svg")
+        plot(result, samples, options.output / "growth.svg")
     return int(bool(failed))
 
 

@@ -44,7 +44,7 @@ def _markdown(curves: Curves, uptime: Sequence[Sample], failed: Mapping[str, str
         yield from (
             f"- {figure}: the last fifth is {growth(list(uptime), figure):.3f} of the first" for figure in figures
         )
-        yield f"- lag, messages: at most {max((each.behind or 0 for each in uptime), default=0):,}\n"
+        yield f"- lag, messages: at most {max((item.behind or 0 for item in uptime), default=0):,}\n"
     yield from (f"- {name}: {reason}" for name, reason in failed.items())
 
 
@@ -63,7 +63,7 @@ def plot(curves: Curves, uptime: Sequence[Sample], file: Path) -> None:
         _draw(ax, CURVES[name], points)
     if uptime:
         ax = axes[count - 1]
-        ax.plot([each.at / 60 for each in uptime], [each.rss / 2**20 for each in uptime], color=_COLOR)
+        ax.plot([item.at / 60 for item in uptime], [item.rss / 2**20 for item in uptime], color=_COLOR)
         _name(ax, "memory at a steady rate", "minutes", "MiB")
     for ax in axes[count:]:
         ax.set_visible(False)

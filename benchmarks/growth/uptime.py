@@ -47,7 +47,7 @@ def measure(kafka: Kafka, rate: int, seconds: int, say: Callable[[str], None]) -
     generator += ["--ready", str(started), "--rate", str(rate), "--seconds", str(seconds)]
     described = _job(kafka, events)
     with _process(["samzapy", "run", *described, "--runner", "local"]) as job, _process(generator):
-        process, start, found = psutil.Process(job.pid), time.monotonic(), list[Sample]()
+        process, start, result = psutil.Process(job.pid), time.monotonic(), list[Sample]()
         while (now := time.monotonic() - start) < seconds:
             if job.poll() is not None:
                 raise MeasurementFailed(f"the job ended after {now:.0f} s with exit code {job.returncode}")
@@ -61,15 +61,15 @@ def measure(kafka: Kafka, rate: int, seconds: int, say: Callable[[str], None]) -
                     cpu_s=round(cpu.user + cpu.system, 2),
                     behind=_behind(described),
                 )
-            found.append(sample)
+            result.append(sample)
             say(f"{now:.0f} s: {sample.rss / 2**20:.0f} MiB, {sample.threads} threads, {sample.behind} behind")
             time.sleep(SAMPLE_S)
-    return found
+    return result
 
 
 def growth(samples: list[Sample], figure: str) -> float:
     """The median of the last fifth over that of the first fifth after the warm-up."""
-    rest = [getattr(each, figure) for each in samples[int(len(samples) * WARM_UP) :]]
+    rest = [getattr(item, figure) for item in samples[int(len(samples) * WARM_UP) :]]
     part = max(len(rest) // 5, 1)
     return float(median(rest[-part:]) / median(rest[:part]))
 

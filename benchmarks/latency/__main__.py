@@ -49,20 +49,20 @@ def main() -> int:
             broker(Path(folder), options.bootstrap) as kafka,
         ):
             measure(BROKERS_WARM_UP, kafka, peers)
-            found = list[Latency]()
+            result = list[Latency]()
             for number, case in enumerate(cases, 1):
                 label = f"{number}/{len(cases)} {case}"
                 try:
-                    found.append(measure(case, kafka, peers))
+                    result.append(measure(case, kafka, peers))
                 except MeasurementFailed as failure:
                     failed[str(case)] = str(failure)
                     say(f"{label}: {failure}")
                     continue
-                say(f"{label}: {_shown(found[-1])}")
+                say(f"{label}: {_shown(result[-1])}")
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return failure.exit_code
-    _report(found, failed, when, options.output)
+    _report(result, failed, when, options.output)
     return 0
 
 
@@ -102,7 +102,7 @@ def _report(found: Sequence[Latency], failed: Mapping[str, str], when: Mapping[s
         print(text)
         return
     output.mkdir(parents=True, exist_ok=True)
-    content = {"measured": when, "failed": dict(failed), "runs": [each.to_json() for each in found]}
+    content = {"measured": when, "failed": dict(failed), "runs": [item.to_json() for item in found]}
     (output / "latency.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     (output / "latency.md").write_text(text, encoding="utf-8")
     plot(found, output / "latency.svg")

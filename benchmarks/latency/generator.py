@@ -54,12 +54,12 @@ def main() -> None:
 
 def _events() -> Iterator[tuple[bytes, bytes, bytes]]:
     """Keys, and values before and after the time."""
-    found = []
+    result = []
     for key, value in Events(DIFFERENT):
         parts = _PARTS.fullmatch(value)
         assert parts is not None
-        found.append((key, parts[1], parts[2]))
-    return itertools.cycle(found)
+        result.append((key, parts[1], parts[2]))
+    return itertools.cycle(result)
 
 
 def _paced(

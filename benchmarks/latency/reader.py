@@ -33,10 +33,10 @@ class Received:
 
     def add(self, value: bytes, now: int) -> None:
         """An event, or a probe, which does not count."""
-        found = _AT.search(value)
-        if found is None:
+        result = _AT.search(value)
+        if result is None:
             raise SystemExit(f"no event: {value[:200]!r}")
-        if due := int(found[1]):
+        if due := int(result[1]):
             self.due.append(due)
             self.got.append(now)
 

@@ -22,11 +22,11 @@ _OURS, _OTHERS = "#2a6f97", "#8a9299"
 
 def tables(found: Sequence[Latency]) -> dict[str, dict[str, Rates]]:
     """By title and name, in the order of measurement."""
-    made: dict[str, dict[str, dict[int, list[Latency]]]] = {}
-    for each in found:
-        title = f"{each.guarantee}, commits every {each.commit_ms} ms"
-        made.setdefault(title, {}).setdefault(each.name, {}).setdefault(each.rate, []).append(each)
-    return {title: dict(rows) for title, rows in made.items()}
+    built: dict[str, dict[str, dict[int, list[Latency]]]] = {}
+    for item in found:
+        title = f"{item.guarantee}, commits every {item.commit_ms} ms"
+        built.setdefault(title, {}).setdefault(item.name, {}).setdefault(item.rate, []).append(item)
+    return {title: dict(rows) for title, rows in built.items()}
 
 
 def markdown(found: Sequence[Latency], failed: Mapping[str, str]) -> str:
@@ -35,7 +35,7 @@ def markdown(found: Sequence[Latency], failed: Mapping[str, str]) -> str:
 
 
 def _markdown(found: Sequence[Latency], failed: Mapping[str, str]) -> Iterator[str]:
-    rates = sorted({each.rate for each in found})
+    rates = sorted({item.rate for item in found})
     for title, rows in tables(found).items():
         yield f"### {title}\n"
         cells = [f"{rate:,} msg/s: p50 / p99 / p99.9 ms | cores" for rate in rates]
@@ -56,16 +56,16 @@ def _cells(repeats: Sequence[Latency]) -> str:
 
 def middle(repeats: Sequence[Latency], figure: str) -> float:
     """The median of a figure."""
-    return median(getattr(each, figure) for each in repeats)
+    return median(getattr(item, figure) for item in repeats)
 
 
 def plot(found: Sequence[Latency], file: Path) -> None:
     """A row of plots for each table, a column for each rate: per system a line from p50 to p99.9 with p99 on it."""
-    made, rates = tables(found), sorted({each.rate for each in found})
-    names = list(dict.fromkeys(each.name for each in found))
-    size = (3 + 3.2 * len(rates), 1 + 0.28 * len(names) * len(made))
-    figure, grid = plt.subplots(len(made), len(rates), figsize=size, sharex=True, sharey=True, squeeze=False)
-    for axes, (title, rows) in zip(grid, made.items(), strict=True):
+    built, rates = tables(found), sorted({item.rate for item in found})
+    names = list(dict.fromkeys(item.name for item in found))
+    size = (3 + 3.2 * len(rates), 1 + 0.28 * len(names) * len(built))
+    figure, grid = plt.subplots(len(built), len(rates), figsize=size, sharex=True, sharey=True, squeeze=False)
+    for axes, (title, rows) in zip(grid, built.items(), strict=True):
         for ax, rate in zip(axes, rates, strict=True):
             ax.set_title(f"{title}, {rate:,} msg/s", fontsize=8)
             _draw(ax, rows, rate, names)
@@ -83,6 +83,6 @@ def _draw(ax: Axes, rows: Mapping[str, Rates], rate: int, names: Sequence[str]) 
     ax.set_ylim(len(names) - 0.5, -0.5)
     for place, name in enumerate(names):
         if repeats := rows.get(name, {}).get(rate):
-            values = [middle(repeats, each) for each in _PERCENTILES]
+            values = [middle(repeats, item) for item in _PERCENTILES]
             color = _OURS if name.startswith("samzapy") else _OTHERS
             ax.plot(values, [place] * len(values), color=color, marker="o", markersize=3)

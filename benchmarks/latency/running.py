@@ -97,20 +97,20 @@ def measure(case: Case, kafka: Kafka, peers_processors: set[int]) -> Latency:
             if time.monotonic() > deadline + (case.warm_up_s + case.seconds + LONGEST_REST_S) * ready.exists():
                 raise MeasurementFailed(f"not done in time: {last_words(settings)}")
             time.sleep(_LOOK_S)
-        found = _report(reader)
-        if found["received"] < case.expected:
-            raise MeasurementFailed(f"{found['received']:,} of {case.expected:,} events came out")
+        result = _report(reader)
+        if result["received"] < case.expected:
+            raise MeasurementFailed(f"{result['received']:,} of {case.expected:,} events came out")
         late = _report(generator)
-    cores = tree.cpu_s(None, found["start"], found["end"]) / (found["end"] - found["start"])
+    cores = tree.cpu_s(None, result["start"], result["end"]) / (result["end"] - result["start"])
     return Latency(
         name=case.entry.name,
         guarantee=case.guarantee,
         commit_ms=case.commit_ms,
         rate=case.rate,
-        p50_ms=found["p50_ms"],
-        p99_ms=found["p99_ms"],
-        p999_ms=found["p99.9_ms"],
-        max_ms=found["max_ms"],
+        p50_ms=result["p50_ms"],
+        p99_ms=result["p99_ms"],
+        p999_ms=result["p99.9_ms"],
+        max_ms=result["max_ms"],
         late_p99_ms=late["p99_ms"],
         cores=round(cores, 3),
     )

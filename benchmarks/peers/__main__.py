@@ -47,11 +47,11 @@ def main() -> int:
         ):
             say("loading the events")
             topic = kafka.load_evenly("events", Events(options.events))
-            found = _measured(peers, options, kafka, topic, skipped, say)
+            result = _measured(peers, options, kafka, topic, skipped, say)
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return failure.exit_code
-    _report(peers, found, skipped, when, options.output)
+    _report(peers, result, skipped, when, options.output)
     return 0
 
 
@@ -73,15 +73,15 @@ def _measured(
 ) -> Repeats:
     """All peers once, then again, after a first run that does not count: a broker that has just started still compiles.
     One that fails is left out of its workload, with its reason in `skipped`."""
-    found: Repeats = {
+    result: Repeats = {
         workload: {peer.label: [] for peer in peers if workload in peer.keeps}
         for workload in options.workload or WORKLOADS
     }
-    for workload in list(found)[:1]:
+    for workload in list(result)[:1]:
         measure(peers[0].launcher, _settings(kafka, topic, workload, options))
     for number in range(1, options.repeats + 1):
-        for workload, by_peer in found.items():
-            for peer in [each for each in peers if each.label in by_peer]:
+        for workload, by_peer in result.items():
+            for peer in [item for item in peers if item.label in by_peer]:
                 label = f"{workload} {number}/{options.repeats} {peer.label}"
                 try:
                     run = measure(peer.launcher, _settings(kafka, topic, workload, options))
@@ -92,7 +92,7 @@ def _measured(
                     continue
                 by_peer[peer.label].append(run)
                 say(f"{label}: {run.messages_per_s:,.0f} msg/s, {run.cpu_s_per_million:.2f} CPU-s/M")
-    return found
+    return result
 
 
 def _settings(kafka: Kafka, topic: str, workload: str, options: argparse.Namespace) -> Settings:
@@ -117,8 +117,8 @@ def _report(
     by_workload = {workload: rows(peers, workload, runs) for workload, runs in found.items()}
     console = Console()
     console.width = max(console.width, WIDTH)
-    for workload, made in by_workload.items():
-        console.print(table(workload, made))
+    for workload, built in by_workload.items():
+        console.print(table(workload, built))
     for name, reason in skipped.items():
         console.print(f"{name}: not measured: {reason}", soft_wrap=True, markup=False)
     if output is None:

@@ -211,8 +211,8 @@ class SamzapyPeer(Launcher):
 
 def pinned(pom: str) -> str:
     """The version of the peer that a pom fetches."""
-    found = ET.parse(JVM / pom).getroot().find(".//{*}peer.version")
-    return found.text or "" if found is not None else ""
+    result = ET.parse(JVM / pom).getroot().find(".//{*}peer.version")
+    return result.text or "" if result is not None else ""
 
 
 def _home(name: str, made_of: Sequence[str]) -> Path:

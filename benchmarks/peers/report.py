@@ -68,23 +68,23 @@ class Row:
 def rows(peers: Sequence[Peer], workload: str, repeats: Mapping[str, Sequence[Measurement]]) -> list[Row]:
     """Those that were measured, in the order of `peers`; `repeats` by label."""
     base = next((repeats[peer.label] for peer in PEERS if peer.label in repeats), ())
-    found = []
+    result = []
     for peer in peers:
         runs = repeats.get(peer.label, ())
         if runs:
             pairs = [a.cpu_s / b.cpu_s for a, b in zip(runs, base, strict=False) if b.cpu_s]
-            found.append(Row(peer, workload, runs, Spread.of(pairs) if pairs else None))
-    return found
+            result.append(Row(peer, workload, runs, Spread.of(pairs) if pairs else None))
+    return result
 
 
 def table(workload: str, found: Sequence[Row]) -> Table:
-    made = Table(title=f"{workload}: median (min - max)", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    built = Table(title=f"{workload}: median (min - max)", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in COLUMNS:
         is_text = name in {COLUMNS[0], COLUMNS[-1]}
-        made.add_column(name, justify="left" if is_text else "right", no_wrap=name != COLUMNS[-1])
+        built.add_column(name, justify="left" if is_text else "right", no_wrap=name != COLUMNS[-1])
     for row in found:
-        made.add_row(*row.cells())
-    return made
+        built.add_row(*row.cells())
+    return built
 
 
 def markdown(by_workload: Mapping[str, Sequence[Row]], skipped: Mapping[str, str]) -> str:
@@ -93,11 +93,11 @@ def markdown(by_workload: Mapping[str, Sequence[Row]], skipped: Mapping[str, str
 
 
 def _markdown(by_workload: Mapping[str, Sequence[Row]], skipped: Mapping[str, str]) -> Iterator[str]:
-    for workload, found in by_workload.items():
+    for workload, result in by_workload.items():
         yield f"### {workload}\n"
         yield f"| {' | '.join(COLUMNS)} |"
         yield f"| --- |{' ---: |' * (len(COLUMNS) - 2)} --- |"
-        yield from (f"| {' | '.join(row.cells())} |" for row in found)
+        yield from (f"| {' | '.join(row.cells())} |" for row in result)
         yield ""
     for name, reason in skipped.items():
         yield f"- {name}: not measured: {reason}"
@@ -106,12 +106,12 @@ def _markdown(by_workload: Mapping[str, Sequence[Row]], skipped: Mapping[str, st
 def plot(by_workload: Mapping[str, Sequence[Row]]) -> str:
     """CPU seconds a million messages as an SVG: a bar a peer at the median, with a line from the least to the
     greatest."""
-    most = max((row.cpu.max for found in by_workload.values() for row in found), default=1.0)
+    most = max((row.cpu.max for result in by_workload.values() for row in result), default=1.0)
     lines, top = list[str](), 10
-    for workload, found in by_workload.items():
+    for workload, result in by_workload.items():
         lines.append(_text(10, top + 16, f"{workload}: CPU seconds a million messages", "bold"))
         top += 28
-        for row in found:
+        for row in result:
             lines += _bar(row, top, _BAR / most)
             top += _ROW
         top += 14

@@ -82,8 +82,8 @@ class Figures(NamedTuple):
 
     def times(self, workload: str, ratio: str, digits: int = 2) -> str:
         """A ratio with its least and its greatest; empty for one that was not measured."""
-        found = self.summaries[workload].ratios.get(ratio)
-        return "" if found is None else spread(found, digits)
+        result = self.summaries[workload].ratios.get(ratio)
+        return "" if result is None else spread(result, digits)
 
     def median(self, workload: str, variant: str, figure: str) -> float:
         return self.summaries[workload].variants[variant][figure].median
@@ -180,19 +180,19 @@ def peers_table(title: str, found: Sequence[PeerRow]) -> Lines:
 
 def latency_table(found: Sequence[Latency]) -> Lines:
     """A row for each stream processor: p50 and p99 in each guarantee and interval."""
-    made = tables([each for each in found if each.rate == RATE])
-    yield from _head(f"{RATE:,} msg/s: p50 / p99", *made)
-    for name in dict.fromkeys(each.name for each in found):
-        runs = (rows.get(name, {}).get(RATE, ()) for rows in made.values())
+    built = tables([item for item in found if item.rate == RATE])
+    yield from _head(f"{RATE:,} msg/s: p50 / p99", *built)
+    for name in dict.fromkeys(item.name for item in found):
+        runs = (rows.get(name, {}).get(RATE, ()) for rows in built.values())
         yield _row(
-            name, *(f"{middle(each, 'p50_ms'):.1f} / {middle(each, 'p99_ms'):.1f} ms" if each else "" for each in runs)
+            name, *(f"{middle(item, 'p50_ms'):.1f} / {middle(item, 'p99_ms'):.1f} ms" if item else "" for item in runs)
         )
 
 
 def of_files() -> dict[str, str]:
     """The text of every table of the page, by name, from the kept results."""
-    found = Figures(read(LATEST))
-    texts = {name: list(table(found)) for name, table in TABLES.items()}
+    result = Figures(read(LATEST))
+    texts = {name: list(table(result)) for name, table in TABLES.items()}
     runs = _peer_runs()
     texts["peers-keyed-count"] = list(peers_table("keyed count", peer_rows(_as_measured(runs), KEYED_COUNT, runs)))
     if LATENCY.exists():

@@ -57,11 +57,11 @@ class Spread:
 
 def figures(repeats: Sequence[Measurement]) -> dict[str, list[float]]:
     """Every figure of every repeat, by its name."""
-    found = {name: [figure(measured) for measured in repeats] for name, figure in _FIGURES.items()}
+    result = {name: [figure(measured) for measured in repeats] for name, figure in _FIGURES.items()}
     for name in ("changelog_records_per_put", "commits", FIRST_MESSAGE, *START):
         if all(name in measured.more for measured in repeats):
-            found[name] = [measured.more[name] for measured in repeats]
-    return found
+            result[name] = [measured.more[name] for measured in repeats]
+    return result
 
 
 def summary(repeats: Sequence[Measurement]) -> dict[str, Spread]:
@@ -76,13 +76,13 @@ def ratios(repeats: Repeats) -> dict[str, Spread]:
     `local`. `<workload>[.<way>]/<other>.cpu` is over another variant: the loop by hand with the same means,
     at-least-once. First messages are `.first_message`.
     """
-    found: dict[str, Spread] = {}
+    result: dict[str, Spread] = {}
     for workload, variants in repeats.items():
         for variant, runs in variants.items():
             for comparison in WORKLOADS[workload].comparisons(variant):
                 if comparison.baseline in variants:
-                    found |= _ratios(comparison.name, figures(runs), figures(variants[comparison.baseline]))
-    return found
+                    result |= _ratios(comparison.name, figures(runs), figures(variants[comparison.baseline]))
+    return result
 
 
 def _ratios(prefix: str, ours: Mapping[str, list[float]], theirs: Mapping[str, list[float]]) -> dict[str, Spread]:

@@ -23,16 +23,16 @@ def results_table(repeats: Repeats) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for workload, variants in repeats.items():
         for variant, runs in variants.items():
-            found = figures(runs)
-            if FIRST_MESSAGE in found:
+            result = figures(runs)
+            if FIRST_MESSAGE in result:
                 continue
             table.add_row(
                 workload,
                 variant,
-                _spread([value / 1_000 for value in found["messages_per_s"]], ".0f"),
-                _spread(found["cpu_s_per_million"], ".2f"),
+                _spread([value / 1_000 for value in result["messages_per_s"]], ".0f"),
+                _spread(result["cpu_s_per_million"], ".2f"),
                 memory_cell(max(runs, key=lambda run: run.peak_rss["tree"])),
-                f"{median(found[_PER_PUT]):.3f}" if _PER_PUT in found else "",
+                f"{median(result[_PER_PUT]):.3f}" if _PER_PUT in result else "",
             )
         table.add_section()
     table.caption = "memory: largest of the repeats, on Spark driver + JVM + worker; log/put: changelog records a put"
@@ -48,11 +48,11 @@ def restarts_table(repeats: Repeats) -> Table:
     table.add_column("memory MiB", justify="right", no_wrap=True)
     for workload, variants in repeats.items():
         for variant, runs in variants.items():
-            found = figures(runs)
-            if FIRST_MESSAGE in found:
+            result = figures(runs)
+            if FIRST_MESSAGE in result:
                 memory = memory_cell(max(runs, key=lambda run: run.peak_rss["tree"]))
                 records = f"{median(run.more['restored_records'] for run in runs):,.0f}"
-                table.add_row(workload, variant, records, _spread(found[FIRST_MESSAGE], ".2f"), memory)
+                table.add_row(workload, variant, records, _spread(result[FIRST_MESSAGE], ".2f"), memory)
     return table
 
 
@@ -71,9 +71,9 @@ def tasks_table(repeats: Repeats) -> Table:
     for name in ("threads", "descriptors", "s to first message"):
         table.add_column(name, justify="right", no_wrap=True)
     for variant, runs in repeats.get(Tasks.name, {}).items():
-        found = figures(runs)
-        start_s, *most = (found[name] for name in START)
-        table.add_row(variant, *(f"{max(each):,.0f}" for each in most), _spread(start_s, ".1f"))
+        result = figures(runs)
+        start_s, *most = (result[name] for name in START)
+        table.add_row(variant, *(f"{max(item):,.0f}" for item in most), _spread(start_s, ".1f"))
     table.caption = "threads, descriptors: the most that one container's process had, of all repeats"
     return table
 
@@ -84,9 +84,9 @@ def targets_table(repeats: Repeats) -> Table:
     for name in ("found", "to reach"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
-    for each in targets(repeats):
-        bound = f"{'at most' if each.at_most else 'at least'} {each.bound:g}"
-        table.add_row(each.name, f"{each.found:.4g}", bound, "reached" if each.reached else "MISSED")
+    for item in targets(repeats):
+        bound = f"{'at most' if item.at_most else 'at least'} {item.bound:g}"
+        table.add_row(item.name, f"{item.found:.4g}", bound, "reached" if item.reached else "MISSED")
     return table
 
 

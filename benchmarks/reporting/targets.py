@@ -77,11 +77,11 @@ def targets(repeats: Repeats) -> list[Target]:
 
 
 def _of_cpu(repeats: Repeats) -> Iterator[Target]:
-    found = ratios(repeats)
+    result = ratios(repeats)
     for prefix, bound in MOST_CPU.items():
-        if (name := f"{prefix}.cpu") in found:
-            yield Target(name, found[name].median, bound, at_most=True)
-    for name, spread in found.items():
+        if (name := f"{prefix}.cpu") in result:
+            yield Target(name, result[name].median, bound, at_most=True)
+    for name, spread in result.items():
         way, _, other = name.removesuffix(".cpu").partition("/")
         if name.endswith(".cpu") and other.startswith(LOCAL) and way.endswith(f".{Guarantee.EXACTLY_ONCE.value}"):
             yield Target(name, spread.median, MOST_CPU_OF_EXACTLY_ONCE, at_most=True)
@@ -106,12 +106,12 @@ def _of_tasks(repeats: Repeats) -> Iterator[Target]:
 
 
 def _of_guarantees(repeats: Repeats) -> Iterator[Target]:
-    found = ratios(repeats)
+    result = ratios(repeats)
     for seconds, share in LEAST_SHARES.items():
         for partitions in ("", f".{MANY_PARTITIONS}"):
             name = f"{Guarantees.name}.{Guarantee.EXACTLY_ONCE.value}.{seconds}s{partitions}.throughput"
-            if name in found:
-                yield Target(name, found[name].median, share, at_most=False)
+            if name in result:
+                yield Target(name, result[name].median, share, at_most=False)
 
 
 def _of_operators(repeats: Repeats) -> Iterator[Target]:

@@ -173,26 +173,26 @@ class InManyWays(Workload):
         way = cls.ways[variant]
         short = variant.removeprefix(LOCAL).lstrip(".")
         name = f"{cls.name}.{short}" if short else cls.name
-        others = [each for each in (way.like, way.beside) if each not in {None, BARE}]
+        others = [item for item in (way.like, way.beside) if item not in {None, BARE}]
         return (Comparison(name, BARE), *(Comparison(f"{name}/{other}", other) for other in others if other))
 
 
 def in_both_guarantees(ways: Mapping[str, Way], *variants: str) -> dict[str, Way]:
     """The ways, each of `variants` followed by the same in exactly-once."""
-    found: dict[str, Way] = {}
+    result: dict[str, Way] = {}
     for name, way in ways.items():
-        found[name] = way
+        result[name] = way
         if name in variants:
             keys = {**way.keys, "task.guarantee": "exactly-once"}
-            found[f"{name}.exactly-once"] = replace(way, keys=keys, like=None, beside=name)
-    return found
+            result[f"{name}.exactly-once"] = replace(way, keys=keys, like=None, beside=name)
+    return result
 
 
 def also_not_compiled(ways: Mapping[str, Way], *variants: str) -> dict[str, Way]:
     """The ways, each of `variants` followed by the same without the compiled extension."""
-    found: dict[str, Way] = {}
+    result: dict[str, Way] = {}
     for name, way in ways.items():
-        found[name] = way
+        result[name] = way
         if name in variants:
-            found[f"{name}.not-compiled"] = replace(way, compiled=False, like=None, beside=name)
-    return found
+            result[f"{name}.not-compiled"] = replace(way, compiled=False, like=None, beside=name)
+    return result

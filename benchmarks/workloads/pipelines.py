@@ -34,8 +34,8 @@ def _seen(event: Event) -> Event:
 
 def keys_of(name: str, stream: str, *, by: str = "", output: str = "") -> dict[str, str]:
     """The keys of that job, on top of those of `keyed-count.properties` or `pass-through.properties`."""
-    made = passed_on(name, stream, output) if output else counted(name, stream, by)
-    keys = made.plan.keys({"systems.kafka.samza.factory": "kafka"})
+    built = passed_on(name, stream, output) if output else counted(name, stream, by)
+    keys = built.plan.keys({"systems.kafka.samza.factory": "kafka"})
     keys.pop("task.commit.ms", None)
     ours = {FIELD_KEY: by, OUTPUT_KEY: output}
     return {**keys, "task.class": f"{__name__}:MarkedPipelineTask", **{key: ours[key] for key in ours if ours[key]}}
@@ -50,8 +50,8 @@ class MeasuredPipelineTask(PipelineTask):
         config = context.job.config
         name, stream = config["job.name"], config["task.inputs"].partition(",")[0]
         output = config.get(OUTPUT_KEY)
-        made = passed_on(name, stream, output) if output else counted(name, stream, config.get(FIELD_KEY, ""))
-        type(self).plan = made.plan
+        built = passed_on(name, stream, output) if output else counted(name, stream, config.get(FIELD_KEY, ""))
+        type(self).plan = built.plan
         super().init(context)
 
 

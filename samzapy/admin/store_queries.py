@@ -292,10 +292,10 @@ class JobInspector(Inspector):
         with store_entries(Question(self._config, store)) as entries:
             if how == "history":
                 return self._history(store, key, entries)
-            found = entries.of_prefix(key) if how == "prefix" else entries.of_keys([key])
+            result = entries.of_prefix(key) if how == "prefix" else entries.of_keys([key])
             return [
                 _found(f"store {store}, partition {entry.partition}", *entries.values(entry))
-                for entry in islice(found, MOST_RECORDS)
+                for entry in islice(result, MOST_RECORDS)
             ]
 
     def _history(self, store: str, key: str, entries: StoreEntries) -> Sequence[Shown]:
@@ -303,12 +303,12 @@ class JobInspector(Inspector):
         config = self._config
         stream = config.stores[store].changelog
         assert stream is not None
-        wanted, found = entries.key(key), deque[Record](maxlen=MOST_RECORDS)
+        wanted, result = entries.key(key), deque[Record](maxlen=MOST_RECORDS)
         with closing(self._records(stream, Range(last=MOST_READ, patience_s=_PATIENCE_S))) as matches:
-            found.extend(record for record in matches if record.key == wanted)
+            result.extend(record for record in matches if record.key == wanted)
         stamped = config.stores[store].ttl_ms is not None
         shown = []
-        for record in sorted(found, key=lambda each: each.timestamp, reverse=True):
+        for record in sorted(result, key=lambda each: each.timestamp, reverse=True):
             place = f"{_place(record)}, {'deleted' if record.value is None else 'put'}"
             value = b"" if record.value is None else unstamped(record.value) if stamped else record.value
             pair = entries.values(Entry(record.ssp.partition, wanted, value)) if record.value is not None else (key, "")
@@ -350,10 +350,10 @@ def _picture(config: JobConfig, task: str) -> list[Mapping[str, object]]:
         return {"name": name, "kind": kind, "about": about, "inputs": inputs, "stream": stream, "stores": ()}
 
     inputs = sorted(map(str, config.task.inputs))
-    shown = [step(each, "stream", "input", stream=each) for each in inputs[:_MOST_INPUTS]]
+    shown = [step(item, "stream", "input", stream=item) for item in inputs[:_MOST_INPUTS]]
     if len(inputs) > _MOST_INPUTS:
         shown.append(step(f"{len(inputs) - _MOST_INPUTS} further inputs", "stream", "input"))
-    shown.append(step(task, "task", "task", *(str(each["name"]) for each in shown)))
+    shown.append(step(task, "task", "task", *(str(item["name"]) for item in shown)))
     changelogs = {store.name: str(stream) for stream, store in config.changelogs.items()}
     behind = [(name, changelogs.get(name, "store")) for name in sorted(config.stores)]
     if (letters := config.task.errors.dead_letters) is not None:

@@ -75,14 +75,14 @@ class Progress:
     def update(self, report: ContainerReport, now: float) -> None:
         """Take a report of the container's newest attempt at the time `now`."""
         self._accounts[report.container_id].update(report, now)
-        for each in report.facts.handled:
-            if each.handled != "retried":
-                self._handled.append((now, report.container_id, each))
+        for item in report.facts.handled:
+            if item.handled != "retried":
+                self._handled.append((now, report.container_id, item))
 
     def handled(self, now: float) -> tuple[HandledFailure, ...]:
         """The newest skipped and dead-lettered messages of the last hour, oldest first."""
         return tuple(
-            [HandledFailure(of, each, round(now - at)) for at, of, each in self._handled if now - at <= HANDLED_S]
+            [HandledFailure(of, item, round(now - at)) for at, of, item in self._handled if now - at <= HANDLED_S]
         )
 
     def fail(self, failure: ContainerFailure) -> None:

@@ -124,7 +124,7 @@ class PipelineTask(
         """Whether messages of one partition meet again behind a branch: by batches they would come out of order."""
         origins = self._opening.origins
         merges = [step for step in self.plan.steps if isinstance(step, Merge)]
-        return any(len(origins[each]) < sum(len(origins[parent]) for parent in each.inputs) for each in merges)
+        return any(len(origins[item]) < sum(len(origins[parent]) for parent in item.inputs) for item in merges)
 
     def _end(self) -> bool:
         """Finish the steps whose inputs have ended, and let the next `window` send their ends; returns whether there

@@ -89,7 +89,7 @@ class Surroundings(NamedTuple):
     def outputs(self) -> frozenset[SystemStream]:
         """The streams that the job file names otherwise, and that no start creates."""
         named = {*self.config.streams, *never_inputs(self.config)}
-        created = {*own_streams(self.config), *(each.stream for each in self.config.metrics_reporters)}
+        created = {*own_streams(self.config), *(item.stream for item in self.config.metrics_reporters)}
         return frozenset(named - self.inputs - created)
 
     @property
@@ -99,7 +99,7 @@ class Surroundings(NamedTuple):
         if issubclass(task, PipelineTask):
             windows = [step.definition.grace_ms for step in task.plan.steps if isinstance(step, Windows)]
             rules = [step.rules for step in task.plan.steps if isinstance(step, JoinOfStreams)]
-            return max([0, *windows, *(milliseconds(each.lateness, "lateness") for each in rules)])
+            return max([0, *windows, *(milliseconds(item.lateness, "lateness") for item in rules)])
         if issubclass(task, Windowed):
             # The container and the task of a context are there only in a run.
             with suppress(Exception):
@@ -118,7 +118,7 @@ def survey(config: JobConfig, code: JobCode, rules: str | None, warn: Warn) -> S
         model = str(cause)
     seen = Surroundings(config, code, checked_master(config, config.container_count, 0, endless=False), model, rules)
     with closing(job_clients(config, "check")) as clients:
-        transactions = {SystemStream(each.system, _TRANSACTIONS) for each in [checkpoint_stream(config)] if each}
+        transactions = {SystemStream(item.system, _TRANSACTIONS) for item in [checkpoint_stream(config)] if item}
         topics = sorted(clients.describe(seen.inputs | seen.own | seen.outputs | transactions).items())
     return seen._replace(topics={stream: topic for stream, topic in topics if topic is not None})
 
@@ -127,7 +127,7 @@ def checklist(seen: Surroundings, accepted: Collection[str] = ()) -> Iterator[tu
     """Its lines: the check, whether it is ok, red, accepted or not known, why, and where to read about it."""
     for name, (check, good) in CHECKS.items():
         red = "accepted" if name in accepted else "red"
-        lines = [("not known" if isinstance(each, Unknown) else red, str(each)) for each in check(seen)]
+        lines = [("not known" if isinstance(item, Unknown) else red, str(item)) for item in check(seen)]
         yield from ((name, *line, f"{PAGE}#{name}") for line in lines or [("ok", good)])
 
 
@@ -147,14 +147,14 @@ def _of_topics(check: str, seen: Surroundings) -> Iterator[str]:
     topics = [(stream, topic) for stream, topic in seen.topics.items() if topic.replicas is not None]
     if not topics:
         yield Unknown("no topic of a cluster exists")
-    for_all = ((each, dict(_settings(seen, each, topic))) for each, topic in topics)
-    yield from _grouped((each, found.get(check, found.get(""))) for each, found in for_all)
+    for_all = ((item, dict(_settings(seen, item, topic))) for item, topic in topics)
+    yield from _grouped((item, result.get(check, result.get(""))) for item, result in for_all)
 
 
 def _start(seen: Surroundings) -> Iterator[str]:
     if isinstance(seen.model, str):
         yield f"it would be refused: {seen.model}"
-    yield from _grouped((each, "the output does not exist") for each in sorted(seen.outputs - seen.topics.keys()))
+    yield from _grouped((item, "the output does not exist") for item in sorted(seen.outputs - seen.topics.keys()))
 
 
 def _replication(seen: Surroundings) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _replication(seen: Surroundings) -> Iterator[str]:
 
     yield from _grouped((stream, wrong(stream, topic)) for stream, topic in seen.topics.items())
     new = sorted(seen.own - seen.topics.keys())
-    yield from _grouped((each, Unknown("check again after the first start")) for each in new)
+    yield from _grouped((item, Unknown("check again after the first start")) for item in new)
 
 
 def _settings(seen: Surroundings, stream: SystemStream, topic: StreamDescription) -> Iterator[tuple[str, str]]:
@@ -215,9 +215,9 @@ def _rights(seen: Surroundings) -> Iterator[str]:
         missing = [name for name, is_needed in needed.items() if is_needed and name not in allowed]
         return f"the user lacks {', '.join(missing)}" if missing else None
 
-    topics = [(each, topic.allowed) for each, topic in seen.topics.items() if each.stream != _TRANSACTIONS]
-    told = [(each, allowed) for each, allowed in topics if allowed is not None]
-    yield from _grouped((each, lacking(each, allowed)) for each, allowed in told)
+    topics = [(item, topic.allowed) for item, topic in seen.topics.items() if item.stream != _TRANSACTIONS]
+    told = [(item, allowed) for item, allowed in topics if allowed is not None]
+    yield from _grouped((item, lacking(item, allowed)) for item, allowed in told)
     if not told:
         yield Unknown("no system tells what the user may do")
     elif any("ALTER" not in allowed for _, allowed in told):
@@ -233,29 +233,29 @@ def _memory(seen: Surroundings) -> Iterator[str]:
     largest = max(containers, key=lambda container: len(container.tasks))
     needed = sum(part.size for part in memory_needed(seen.config, largest, seen.code.engines))
     if seen.master.on_this_machine:
-        needed, found, where = needed * len(containers), psutil.virtual_memory().total, "this machine has"
+        needed, result, where = needed * len(containers), psutil.virtual_memory().total, "this machine has"
     elif seen.master.on_demand:
         needed *= max(1, int(conf.get("spark.executor.cores", "1")) // seen.master.task_cpus)
         least = max(384 * _MIB, _bytes(conf.get("spark.executor.memory", "1g")) // 10)
-        found, where = _bytes(conf.get(_OVERHEAD, f"{least // _MIB}m")), f"{_OVERHEAD} is"
+        result, where = _bytes(conf.get(_OVERHEAD, f"{least // _MIB}m")), f"{_OVERHEAD} is"
     else:
         yield Unknown(f"the memory of the hosts: a container needs about {needed // _MIB:,} MiB outside the JVM")
         return
-    if needed > found:
-        yield f"the containers there need about {needed // _MIB:,} MiB, {where} {found // _MIB:,} MiB"
+    if needed > result:
+        yield f"the containers there need about {needed // _MIB:,} MiB, {where} {result // _MIB:,} MiB"
 
 
 def _bytes(text: str) -> int:
     """A size as Spark writes it; without a unit in MiB."""
-    found = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower())
-    return int(found[1]) << 10 * ("kmgt".index(found[2] or "m") + 1) if found else 0
+    result = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower())
+    return int(result[1]) << 10 * ("kmgt".index(result[2] or "m") + 1) if result else 0
 
 
 def _alerts(seen: Surroundings) -> Iterator[str]:
     if seen.rules is None:
         yield Unknown("whether Prometheus has the alert rules: name their file with --rules")
         return
-    ours, theirs = (re.findall(r"^[ -]*alert: *\"?(\w+)", each, re.MULTILINE) for each in (alert_rules(), seen.rules))
+    ours, theirs = (re.findall(r"^[ -]*alert: *\"?(\w+)", item, re.MULTILINE) for item in (alert_rules(), seen.rules))
     yield from _grouped((name, "missing in the file of --rules") for name in ours if name not in theirs)
 
 
@@ -263,8 +263,8 @@ def _state_folder(seen: Surroundings) -> Iterator[str]:
     base = seen.config.logged_store_base_dir
     if not any(store.persistent for store in seen.code.engines.values()):
         return
-    mounts = {Path(each.mountpoint): each.fstype for each in psutil.disk_partitions(all=True)}
-    kind = next((mounts[each] for each in (base, *base.parents) if each in mounts), "")
+    mounts = {Path(item.mountpoint): item.fstype for item in psutil.disk_partitions(all=True)}
+    kind = next((mounts[item] for item in (base, *base.parents) if item in mounts), "")
     if not base.is_absolute():
         yield f"{base} is relative: a start in another folder finds no state"
     elif any(map(base.is_relative_to, _EMPTIED)):
@@ -285,7 +285,7 @@ def _page(seen: Surroundings) -> Iterator[str]:
 def _guarantee(seen: Surroundings) -> Iterator[str]:
     config, code = seen.config, seen.code
     weaker = (*guarantee_warnings(config, load_factory, code.task_class), *weakened_state(config.stores, code.state))
-    yield from (f"{config.task.guarantee.value} is weaker by {each}" for each in weaker)
+    yield from (f"{config.task.guarantee.value} is weaker by {item}" for item in weaker)
 
 
 #: The checks by name, each with what is so if it yields nothing.

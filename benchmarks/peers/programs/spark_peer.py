@@ -136,7 +136,7 @@ def main() -> None:
     seen, done = -1, 0
     while query.isActive and not (run.events and done >= run.events):
         time.sleep(_LOOK_S)
-        new = [each for each in query.recentProgress if each["batchId"] > seen and each["numInputRows"]]
+        new = [item for item in query.recentProgress if item["batchId"] > seen and item["numInputRows"]]
         if new:
             seen = new[-1]["batchId"]
             done = mark_batches(run, new, done)

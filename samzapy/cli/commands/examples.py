@@ -64,7 +64,7 @@ def copy(name: str, parent: Path) -> None:
         raise ConfigError.of("NAME", name, f"expected one of {', '.join(known)}")
     # An example may load its input with the job file of another one.
     names = {name, *_JOB.findall(known[name].read_text("utf-8"))}
-    texts = {f"{each}.properties": known[each].read_text("utf-8") for each in sorted(names)}
+    texts = {f"{item}.properties": known[item].read_text("utf-8") for item in sorted(names)}
     home = Path(str(files("samzapy.examples")))
     modules = {f"{package}{module}" for text in texts.values() for package, module in _MODULE.findall(text)}
     copies = {file: _MODULE.sub(r"\2:", _JOB.sub(r"\1.properties", text)) for file, text in texts.items()}

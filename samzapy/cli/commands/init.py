@@ -141,9 +141,9 @@ def _create(name: str, parent: Path, kind: _Kind) -> tuple[Path, int]:
 def _filled(kind: _Kind, template: str, words: Mapping[str, str]) -> str:
     """The text of a template with its words: of the first folder that has it, else the one of all kinds."""
     home = files("samzapy.cli") / "templates"
-    places = [*(home / each / template for each in kind.folders), home / template]
-    found = next((place for place in places if place.is_file()), places[-1])
-    return Template(found.read_text("utf-8")).substitute(words)
+    places = [*(home / item / template for item in kind.folders), home / template]
+    result = next((place for place in places if place.is_file()), places[-1])
+    return Template(result.read_text("utf-8")).substitute(words)
 
 
 def _inputs(folder: Path) -> Mapping[str, Callable[[], Iterator[tuple[str, object]]]]:

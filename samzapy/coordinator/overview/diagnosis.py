@@ -42,10 +42,10 @@ class Diagnosis:
 def diagnose(status: JobStatus, fine: Sequence[Sample] = (), coarse: Sequence[Sample] = ()) -> Diagnosis:
     """The most urgent cause. `fine` and `coarse` are the samples of a History."""
     job = _Job(status, tuple(fine), tuple(coarse))
-    found = [cause for look in _CAUSES if (cause := look(job)) is not None]
-    if not found:
+    result = [cause for look in _CAUSES if (cause := look(job)) is not None]
+    if not result:
         return _no_cause(job)
-    first, *others = found
+    first, *others = result
     return Diagnosis(first.level, first.text, first.command, tuple(other.text for other in others))
 
 
@@ -58,12 +58,12 @@ class _Job:
 
     @property
     def open(self) -> list[ContainerStatus]:
-        return [each for each in self.status.containers if each.state != "done"]
+        return [item for item in self.status.containers if item.state != "done"]
 
     @property
     def lag(self) -> str:
         """The lag with its age."""
-        ages = [age for each in self.open if (age := each.lag_age_s(self.status.at)) is not None]
+        ages = [age for item in self.open if (age := item.lag_age_s(self.status.at)) is not None]
         age_s = max(ages, default=0.0)
         return f"{self.status.lag or 0:,}{f' ({seconds(age_s)} ago)' if age_s >= _NOW_S else ''}"
 
@@ -76,8 +76,8 @@ class _Job:
     def lags(self) -> list[tuple[int, int]]:
         """Time and lag of all samples, oldest first."""
         before = self.fine[0].time_ms if self.fine else 0
-        samples = (*(each for each in self.coarse if each.time_ms < before), *self.fine)
-        return [(each.time_ms, each.lag) for each in samples if each.lag is not None]
+        samples = (*(item for item in self.coarse if item.time_ms < before), *self.fine)
+        return [(item.time_ms, item.lag) for item in samples if item.lag is not None]
 
     @property
     def trend(self) -> float | None:
@@ -118,11 +118,11 @@ def _stopping(job: _Job) -> Diagnosis | None:
 
 
 def _lost(job: _Job) -> Diagnosis | None:
-    lost = [each for each in job.open if each.state == "lost"]
+    lost = [item for item in job.open if item.state == "lost"]
     if not lost:
         return None
     first = lost[0]
-    failures = [each for each in job.status.failures if each.container_id == first.id]
+    failures = [item for item in job.status.failures if item.container_id == first.id]
     why = "it has not reported for the length of its lease"
     if failures:
         user = failures[-1].user
@@ -168,8 +168,8 @@ def _not_running(job: _Job) -> Diagnosis | None:
 
 
 def _unknown_lag(job: _Job) -> Diagnosis | None:
-    running = [each for each in job.open if each.phase == "running" and each.stalled is None]
-    unknown = [(age, each.id) for each in running if each.lags is None and (age := each.lag_age_s(job.status.at))]
+    running = [item for item in job.open if item.phase == "running" and item.stalled is None]
+    unknown = [(age, item.id) for item in running if item.lags is None and (age := item.lag_age_s(job.status.at))]
     if not unknown:
         return None
     age_s, container = max(unknown)
@@ -202,7 +202,7 @@ def _growing_lag(job: _Job) -> Diagnosis | None:
 
 
 def _slow_commits(job: _Job) -> Diagnosis | None:
-    times = [each.commit_s for each in job.fine[-6:] if each.commit_s is not None]
+    times = [item.commit_s for item in job.fine[-6:] if item.commit_s is not None]
     if not job.is_sampled or not times or (mean := sum(times) / len(times)) < SLOW_COMMIT_S:
         return None
     text = f"Commits are slow: {mean:.1f} s on average over the last minute"
@@ -257,7 +257,7 @@ def _no_cause(job: _Job) -> Diagnosis:
 
 
 def _unknown(job: _Job) -> Iterable[str]:
-    silent = [each.id for each in job.open if each.is_lag_unknown or not each.metrics]
+    silent = [item.id for item in job.open if item.is_lag_unknown or not item.metrics]
     if silent:
         yield f"figures of {counted(len(silent), 'container')}"
     if not job.is_sampled or job.fine[-1].rate is None:

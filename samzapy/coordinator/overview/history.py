@@ -40,9 +40,9 @@ class _Totals(NamedTuple):
     @classmethod
     def of(cls, status: JobStatus) -> _Totals:
         def total(group: str, name: str) -> float:
-            return sum(each.metrics.get(group, {}).get(name, 0.0) for each in status.containers)
+            return sum(item.metrics.get(group, {}).get(name, 0.0) for item in status.containers)
 
-        restarts = sum(max(0, each.attempts - 1) for each in status.containers)
+        restarts = sum(max(0, item.attempts - 1) for item in status.containers)
         times = total("commit", "commit.total-s"), total("container", "cpu-s")
         return cls(status.time_ms, status.processed, status.commits, *times, restarts)
 

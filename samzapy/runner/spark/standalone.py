@@ -97,7 +97,7 @@ class StandaloneSpark:
             return {}
         except (OSError, ValueError) as cause:
             raise EnvironmentFailure(f"{self._folder / 'spark.json'}: cannot be read: {cause}") from cause
-        daemons = {name: Daemon(**each) for name, each in known.items()}
+        daemons = {name: Daemon(**item) for name, item in known.items()}
         return {name: daemon for name, daemon in daemons.items() if daemon.process() is not None}
 
     def start(self, workers: int, cores: int, port: int = PORT) -> str:
@@ -138,9 +138,9 @@ class StandaloneSpark:
             raise ConfigError.of("NAME", name, f"expected one of those that run: {', '.join(running) or 'none'}")
         with suppress(psutil.NoSuchProcess):
             lost = [process, *process.children(recursive=True)]
-            for each in lost:
+            for item in lost:
                 with suppress(psutil.NoSuchProcess):
-                    each.kill()
+                    item.kill()
             psutil.wait_procs(lost, _STOP_S)
 
     def _launch(self, running: dict[str, Daemon], name: str, role: str, arguments: Sequence[str], **sizes: int) -> None:
@@ -149,7 +149,7 @@ class StandaloneSpark:
         created = psutil.Process(started.pid).create_time()
         running[name] = Daemon(started.pid, process_start(started.pid), created, **sizes)
         new = self._folder / "spark.json.tmp"
-        new.write_text(json.dumps({name: each._asdict() for name, each in running.items()}), "utf-8")
+        new.write_text(json.dumps({name: item._asdict() for name, item in running.items()}), "utf-8")
         new.replace(self._folder / "spark.json")
 
     def _end(self, names: Sequence[str]) -> None:
@@ -160,8 +160,8 @@ class StandaloneSpark:
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGTERM)
                     _, alive = psutil.wait_procs([process], _STOP_S)
-                    for each in alive:
-                        each.kill()
+                    for item in alive:
+                        item.kill()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
