@@ -117,6 +117,11 @@ def wants_key(function: Callable[..., Any]) -> bool:
     return not takes(function, 1) and takes(function, 2)
 
 
+def of_pair(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """A user's function as a function of key and content."""
+    return function if wants_key(function) else lambda _, item: function(item)
+
+
 def returned_by(function: Callable[..., Any]) -> Any:
     """The class that a function's annotation names; None for none, and for builtins."""
     try:

@@ -17,8 +17,8 @@ from samzapy.operators.windows.windows import Emission
 from samzapy.pipeline.aggregates import Aggregate, Named, Part, Reduced
 from samzapy.pipeline.custom import Deduplicate, Handle, Lookups, Process
 from samzapy.pipeline.foreign import Answers, ByForeignKey, Subscriptions
-from samzapy.pipeline.functions import name_of, returned_by
-from samzapy.pipeline.plan import STEPS, Plan, check_name, free_name, in_order
+from samzapy.pipeline.functions import name_of, of_pair, returned_by
+from samzapy.pipeline.plan import STEPS, Plan, check_name, free_name, in_order, stream_of
 from samzapy.pipeline.stateless import Filter, FlatMap, KeyBy, Map, Merge, Peek, Source, Through, To, ToSink
 from samzapy.pipeline.step import TIMERS, Step
 from samzapy.pipeline.tables import Changes, JoinOfTables, Lookup, TableFilter, TableMap, TableStore
@@ -55,7 +55,7 @@ class Pipeline:
     def stream(self, stream: str, value_type: Any = None, *, time: Callable[..., Any] | None = None) -> Stream:
         """The messages of `system.stream`, as objects of a class if there is one. `time(message)`: the event time in
         milliseconds since 1970; by default the time stamp of the record."""
-        at = _stream_of(stream)
+        at = stream_of(stream)
         step = Source(stream=at, value_type=value_type, time=time)
         return Stream(self, self.add(step, at.stream), at.stream)
 
@@ -64,7 +64,7 @@ class Pipeline:
 
         A start reads the table to its end before other inputs. `everywhere`: each task has all of it.
         """
-        at = _stream_of(stream)
+        at = stream_of(stream)
         source = self.add(
             Source(stream=at, value_type=value_type, nulls=True, everywhere=everywhere), f"{at.stream}-changes"
         )
@@ -76,6 +76,8 @@ class Pipeline:
         """The pipeline as a job: from now on it has all of its steps."""
         followed = {parent for step in self._steps for parent in step.inputs}
         for step in self._steps:
+            if isinstance(step, Late) and not isinstance(step.inputs[0], Windows):
+                raise ValueError(f"'{step.name}': late() needs an aggregation of its windows, such as count()")
             if isinstance(step, Aggregate):
                 step.is_last = step not in followed
         return Plan(self.name, in_order(self._steps))
@@ -92,9 +94,12 @@ class Pipeline:
         return self.plan.explain()
 
     def add(self, step: Step, name: str) -> Any:
-        """Add a step under a name, with a number behind it if that is taken."""
+        """Add a step under a name, with a number behind it if that is taken. Raises ValueError for an input that is
+        another pipeline's."""
         if "plan" in vars(self):
             raise RuntimeError(f"pipeline '{self.name}' has been run or explained: it takes no more steps")
+        if foreign := [item.name for item in step.inputs if item not in self._steps]:
+            raise ValueError(f"'{foreign[0]}' is a step of another pipeline than '{self.name}': steps do not mix")
         step.name = free_name(name, {STEPS, TIMERS, *(item.name for item in self._steps)})
         self._steps.append(step)
         return step
@@ -114,13 +119,6 @@ class Pipeline:
         if not name:
             self._repartitioned[step] = result
         return result
-
-
-def _stream_of(name: str) -> SystemStream:
-    system, dot, stream = name.partition(".")
-    if not dot or not stream:
-        raise ValueError(f"expected system.stream, like kafka.page-views, got {name!r}")
-    return SystemStream(system, stream)
 
 
 class _Flow:
@@ -201,11 +199,13 @@ class Stream(_Flow):
     def branch(self, *predicates: Callable[..., Any]) -> tuple[Stream, ...]:
         """A stream for each predicate: a message goes to the first whose predicate is true."""
 
-        def first(number: int) -> Callable[[Any], bool]:
-            earlier = predicates[:number]
-            return lambda item: bool(predicates[number](item)) and not any(each(item) for each in earlier)
+        pairs = list(map(of_pair, predicates))
 
-        return tuple(self.filter(first(number)) for number in range(len(predicates)))
+        def first(number: int) -> Callable[[Any, Any], bool]:
+            own, earlier = pairs[number], pairs[:number]
+            return lambda key, item: bool(own(key, item)) and not any(other(key, item) for other in earlier)
+
+        return tuple(self.filter(first(number)) for number in range(len(pairs)))
 
     def count(self, *, name: str = "") -> Table:
         """The number of messages of each key."""
@@ -350,7 +350,7 @@ class Stream(_Flow):
 
     def to(self, stream: str) -> None:
         """Send the messages to `system.stream`, with their keys and event times."""
-        at = _stream_of(stream)
+        at = stream_of(stream)
         self.pipeline.add(To(inputs=(self.step,), stream=at), f"to-{at.stream}")
 
     def to_table(self, *, name: str = "") -> Table:
@@ -377,9 +377,9 @@ class Windowed:
 
     def late(self) -> Stream:
         """The messages that came too late for all of their windows. Before the aggregation."""
-        pipeline, path = self._stream.pipeline, self._stream.path
-        source = self._stream.step  # until the windows stand
-        self._late = pipeline.add(Late(inputs=(source,), value_type=source.value_type), f"{path}-late")
+        pipeline, source, path = self._stream.pipeline, self._stream.step, self._stream.path
+        if self._late is None:  # its input until the windows stand
+            self._late = pipeline.add(Late(inputs=(source,), value_type=source.value_type), f"{path}-late")
         return Stream(pipeline, self._late, path)
 
     def count(self) -> Stream:
@@ -397,10 +397,12 @@ class Windowed:
     def _results(self, fold: Aggregation, result: str) -> Stream:
         stream = self._stream
         name = stream.named(self._name, "window")
-        step = Windows(inputs=(stream.step,), fold=fold, result=result, late=self._late, **self._options)
+        # Several aggregations of the same windows have the same late messages.
+        late = self._late if self._late is not None and self._late.inputs == (stream.step,) else None
+        step = Windows(inputs=(stream.step,), fold=fold, result=result, late=late, **self._options)
         stream.pipeline.add(step, name)
-        if self._late is not None:
-            self._late.inputs = (step,)
+        if late is not None:
+            late.inputs = (step,)
         return Stream(stream.pipeline, step, name)
 
 
@@ -479,7 +481,7 @@ class Table(_Flow):
 
     def to(self, stream: str) -> None:
         """Send the changes to `system.stream`; a deletion is a null message."""
-        at = _stream_of(stream)
+        at = stream_of(stream)
         self.pipeline.add(To(inputs=(self.step,), stream=at), f"to-{at.stream}")
 
 

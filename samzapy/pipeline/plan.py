@@ -218,6 +218,14 @@ def _prefix(stream: SystemStream) -> str:
     return f"systems.{stream.system}.streams.{stream.stream}.samza."
 
 
+def stream_of(name: str) -> SystemStream:
+    """The stream `system.stream`. Raises ValueError."""
+    system, dot, stream = name.partition(".")
+    if not dot or not stream:
+        raise ValueError(f"expected system.stream, like kafka.page-views, got {name!r}")
+    return SystemStream(system, stream)
+
+
 def free_name(name: str, taken: Collection[str]) -> str:
     """The name, with a number behind it if it is taken."""
     free, number = name, 2

@@ -46,6 +46,17 @@ def test_branch_gives_each_message_to_the_first_that_fits(run):
     assert (flow.by_key("even"), flow.by_key("large")) == ({"a": [2, 4]}, {"a": [3]})
 
 
+def test_a_branch_may_go_by_the_key(run):
+    pipeline = Pipeline("p")
+    mine, rest = pipeline.stream("kafka.in").branch(lambda key, _: key == "a", field("n") > 0)
+    mine.to("kafka.mine")
+    rest.to("kafka.rest")
+    flow = run(pipeline)
+    for key in "ab":
+        flow.send("in", key, {"n": 1})
+    assert (flow.by_key("mine"), flow.by_key("rest")) == ({"a": [{"n": 1}]}, {"b": [{"n": 1}]})
+
+
 def test_merge_gives_the_messages_of_both_streams(run):
     pipeline = Pipeline("p")
     pipeline.stream("kafka.one").merge(pipeline.stream("kafka.two")).to("kafka.out")

@@ -96,6 +96,20 @@ def test_late_messages_are_a_stream_for_any_further_step(run):
     assert flow.by_key("late") == {"a": [1, 2]}
 
 
+def test_windows_with_two_aggregations_have_their_late_messages_once(run):
+    pipeline = Pipeline("p")
+    windows = pipeline.stream("kafka.in").window(Tumbling("10s"))
+    for name in ("late", "again"):
+        windows.late().to(f"kafka.{name}")
+    windows.count().to("kafka.out")
+    windows.aggregate(sum=Sum()).to("kafka.sums")
+    flow = run(pipeline)
+    flow.pass_time(30, "in")
+    flow.send("in", "a", 5, 1)
+    flow.settle()
+    assert flow.by_key("late") == flow.by_key("again") == {"a": [5]}
+
+
 def test_hopping_windows_have_each_message_several_times(run):
     pipeline = Pipeline("p")
     pipeline.stream("kafka.in").window(Hopping("10s", "5s")).aggregate(sum=Sum()).to("kafka.out")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samzapy.errors import ConfigError, EnvironmentFailure
+from samzapy.errors import ConfigError, EnvironmentFailure, TaskFailed
 from samzapy.pipeline import Pipeline, TimeRules, Tumbling, Within
 from samzapy.testing.pipeline import PipelineDriver
 
@@ -128,3 +128,27 @@ def test_a_name_given_to_the_aggregation_of_a_window_is_refused_with_its_place(p
         TypeError, match=r"expected an aggregation such as Count\(\) for name, got 'minutes'; a window's "
     ):
         windows.aggregate(name="minutes")
+
+
+def test_steps_of_two_pipelines_do_not_mix(pipeline):
+    other = Pipeline("other")
+    for mix in (
+        lambda: pipeline.stream("kafka.one").merge(other.stream("kafka.two")),
+        lambda: pipeline.stream("kafka.one").join(other.table("kafka.two")),
+        lambda: pipeline.table("kafka.one").join(other.table("kafka.two"), on=lambda row: row),
+    ):
+        with pytest.raises(ValueError, match=r"'two\S*' is a step of another pipeline than 'p'"):
+            mix()
+
+
+def test_late_messages_of_windows_without_an_aggregation_are_refused(pipeline):
+    pipeline.stream("kafka.one").window(Tumbling("1m")).late().to("kafka.late")
+    with pytest.raises(ValueError, match=r"'one-late': late\(\) needs an aggregation"):
+        pipeline.explain()
+
+
+@pytest.mark.parametrize("key", [{"a": 1}, ["a"], {"a"}, b"a", 1.5, True, None], ids=repr)
+def test_a_key_whose_text_may_differ_is_refused(pipeline, key):
+    pipeline.stream("kafka.one").key_by(lambda _: key).count()
+    with PipelineDriver(pipeline) as driver, pytest.raises(TaskFailed, match="by-key.*a key is text"):
+        driver.send("one", 1, key="a")
