@@ -76,7 +76,7 @@ class Pipeline:
         """The pipeline as a job: from now on it has all of its steps."""
         followed = {parent for step in self._steps for parent in step.inputs}
         for step in self._steps:
-            if isinstance(step, Late) and not isinstance(step.inputs[0], Windows):
+            if step.kind == Late.kind and step.inputs[0].kind != Windows.kind:
                 raise ValueError(f"'{step.name}': late() needs an aggregation of its windows, such as count()")
             if isinstance(step, Aggregate):
                 step.is_last = step not in followed
@@ -198,7 +198,6 @@ class Stream(_Flow):
 
     def branch(self, *predicates: Callable[..., Any]) -> tuple[Stream, ...]:
         """A stream for each predicate: a message goes to the first whose predicate is true."""
-
         pairs = list(map(of_pair, predicates))
 
         def first(number: int) -> Callable[[Any, Any], bool]:

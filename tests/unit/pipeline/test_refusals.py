@@ -150,5 +150,5 @@ def test_late_messages_of_windows_without_an_aggregation_are_refused(pipeline):
 @pytest.mark.parametrize("key", [{"a": 1}, ["a"], {"a"}, b"a", 1.5, True, None], ids=repr)
 def test_a_key_whose_text_may_differ_is_refused(pipeline, key):
     pipeline.stream("kafka.one").key_by(lambda _: key).count()
-    with PipelineDriver(pipeline) as driver, pytest.raises(TaskFailed, match="by-key.*a key is text"):
+    with PipelineDriver(pipeline) as driver, pytest.raises(TaskFailed, match=r"by-key.*a key is text"):
         driver.send("one", 1, key="a")
