@@ -69,10 +69,10 @@ class Figures(NamedTuple):
 
     def rate(self, workload: str, variant: str) -> str:
         """Thousands of messages a second of the wall clock."""
-        return f"{self.median(workload, variant, 'messages_per_s') / 1e3:,.0f} k msg/s"
+        return f"{self.median(workload, variant, 'messages_per_s') / 1e3:,.0f} k"
 
     def cpu(self, workload: str, variant: str) -> str:
-        return f"{self.median(workload, variant, 'cpu_s_per_million'):.2f} CPU-s/M"
+        return f"{self.median(workload, variant, 'cpu_s_per_million'):.2f}"
 
     def per_cpu(self, workload: str, variant: str) -> str:
         """Thousands of messages per CPU second; empty for a variant that was not measured."""
@@ -111,7 +111,7 @@ def _row(*cells: str) -> str:
 
 def _keyed_count(found: Figures) -> Lines:
     workload = "keyed-count"
-    yield from _head("keyed count", "throughput", "CPU", "CPU, of the loop by hand")
+    yield from _head("keyed count", "msg/s", "CPU-s/M", "CPU, of the loop by hand")
     yield _row("the loop by hand", found.rate(workload, BARE), found.cpu(workload, BARE), "")
     for variant, name in _KEYED_COUNT.items():
         ratio = found.times(workload, _ratio(workload, variant))
@@ -119,7 +119,9 @@ def _keyed_count(found: Figures) -> Lines:
 
 
 def _guarantees(found: Figures) -> Lines:
-    yield from _head("guarantee", "commits every 1 s", "CPU, of at-least-once", "every 10 s", "CPU, of at-least-once")
+    yield from _head(
+        "msg/s, CPU-s/M", "commits every 1 s", "CPU, of at-least-once", "every 10 s", "CPU, of at-least-once"
+    )
     workload = "guarantees"
     for partitions in ("", ".200"):
         for guarantee, name in _GUARANTEES.items():
@@ -134,13 +136,13 @@ def _guarantees(found: Figures) -> Lines:
 
 
 def _restores(found: Figures) -> Lines:
-    yield from _head("workload", "by hand", "samzapy", "throughput", "CPU")
+    yield from _head("records/s", "by hand", "samzapy", "throughput", "CPU")
     names = {
         "restore": "restore of 1 M records (by hand: a consumer that only reads)",
         "restore-large": "restore of 5 M records over 1 M keys of 100 bytes, 556 MiB",
     }
     for workload, name in names.items():
-        rates = (found.rate(workload, variant).replace("msg", "records") for variant in (BARE, LOCAL))
+        rates = (found.rate(workload, variant) for variant in (BARE, LOCAL))
         yield _row(
             name, *rates, found.times(workload, f"{workload}.throughput"), found.times(workload, f"{workload}.cpu")
         )
@@ -166,15 +168,15 @@ TABLES: Mapping[str, Callable[[Figures], Lines]] = {
 
 def peers_table(title: str, found: Sequence[PeerRow]) -> Lines:
     """A row for each stream processor."""
-    yield from _head(title, "throughput", "CPU", "CPU, of samzapy", "memory")
+    yield from _head(title, "msg/s", "CPU-s/M", "CPU, of samzapy", "MiB")
     for row in found:
-        times = "" if row.times is None else spread(row.times, 1)
+        times = "" if row.times is None else spread(row.times, 1).replace(" x", "")
         yield _row(
             row.peer.label,
-            f"{row.rate.median:,.0f} k msg/s",
-            f"{row.cpu.median:.2f} CPU-s/M",
+            f"{row.rate.median:,.0f} k",
+            f"{row.cpu.median:.2f}",
             times,
-            f"{row.memory_mib:.0f} MiB",
+            f"{row.memory_mib:,.0f}",
         )
 
 
