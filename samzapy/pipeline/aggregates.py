@@ -8,19 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from samzapy.operators import folds
 from samzapy.operators.folds import Aggregation, grouped
-from samzapy.operators.folds import Collect as _Collect
-from samzapy.operators.folds import Count as _Count
-from samzapy.operators.folds import Distinct as _Distinct
-from samzapy.operators.folds import Max as _Max
-from samzapy.operators.folds import Mean as _Mean
-from samzapy.operators.folds import Min as _Min
-from samzapy.operators.folds import Sum as _Sum
-from samzapy.operators.folds import Top as _Top
 from samzapy.pipeline.functions import Batch, Expression, form_of
 from samzapy.pipeline.step import Opening, Receive, Step
 
-#: What of a message a fold takes: a function of its content, the name of a field, or None for the content.
+#: What of a message a fold takes: a function of its content, such as `field("size")`, or None for the content.
 Value = Callable[[Any], Any] | Expression | None
 
 
@@ -66,27 +59,27 @@ class _Items(Aggregation):
 
 def Count() -> Part:  # noqa: N802  # a constructor for its users
     """The number of messages."""
-    return Part(_Count())
+    return Part(folds.Count())
 
 
 def Sum(value: Value = None) -> Part:  # noqa: N802
     """The sum of `value(message)`."""
-    return Part(_Sum(), value)
+    return Part(folds.Sum(), value)
 
 
 def Min(value: Value = None) -> Part:  # noqa: N802
     """The least `value(message)`."""
-    return Part(_Min(), value)
+    return Part(folds.Min(), value)
 
 
 def Max(value: Value = None) -> Part:  # noqa: N802
     """The greatest `value(message)`."""
-    return Part(_Max(), value)
+    return Part(folds.Max(), value)
 
 
 def Mean(value: Value = None) -> Part:  # noqa: N802
     """The arithmetic mean of `value(message)`."""
-    return Part(_Mean(), value)
+    return Part(folds.Mean(), value)
 
 
 def Distinct(value: Value = None) -> Part:  # noqa: N802
@@ -96,19 +89,19 @@ def Distinct(value: Value = None) -> Part:  # noqa: N802
 
 def Collect(value: Value = None) -> Part:  # noqa: N802
     """All values of `value(message)`, in the order of arrival."""
-    return Part(_Collect(), value)
+    return Part(folds.Collect(), value)
 
 
 def Top(count: int, value: Value = None) -> Part:  # noqa: N802
     """The `count` greatest values of `value(message)`."""
-    return Part(_Top(count), value)
+    return Part(folds.Top(count), value)
 
 
 def _part_of(name: str, fold: object) -> Part:
     if not isinstance(fold, Aggregation):
         hint = "; a window's name is window(..., name=)" if name == "name" else ""
         raise TypeError(f"aggregate: expected an aggregation such as Count() for {name}, got {fold!r:.100}{hint}")
-    return Part(_Items() if isinstance(fold, _Distinct) else fold)
+    return Part(_Items() if isinstance(fold, folds.Distinct) else fold)
 
 
 class Named(Aggregation):
@@ -116,13 +109,17 @@ class Named(Aggregation):
 
     def __init__(self, parts: Mapping[str, Part | Aggregation], kind: Any = None) -> None:
         """`kind`: the class of the messages. A part that takes whole messages takes them in plain form."""
+        if not parts:
+            raise ValueError("aggregate: expected aggregations by name, like views=Count()")
         whole = None if kind is None else form_of(kind).to_plain
         item = {name: part if isinstance(part, Part) else _part_of(name, part) for name, part in parts.items()}
         self._parts = {
-            name: replace(part, value=whole) if part.value is None and not isinstance(part.fold, _Count) else part
+            name: replace(part, value=whole) if part.value is None and not isinstance(part.fold, folds.Count) else part
             for name, part in item.items()
         }
-        self.keeps_messages = any(part.value is None and not isinstance(part.fold, _Count) for part in item.values())
+        self.keeps_messages = any(
+            part.value is None and not isinstance(part.fold, folds.Count) for part in item.values()
+        )
         self.in_any_order = all(part.fold.in_any_order for part in self._parts.values())
 
     @property
@@ -204,7 +201,7 @@ class Aggregate(Step):
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         store, fold = task.context.get_store(self.name), self.fold
-        if self.is_last and type(fold) is _Count:
+        if self.is_last and type(fold) is folds.Count:
             return [lambda batch: store.merge_all(Counter(batch.keys), operator.add)]
 
         def receive(batch: Batch) -> None:

@@ -20,25 +20,30 @@ from samzapy.pipeline.step import TIMERS, Opening, Receive, Step, StoreNeed
 
 
 class Handle:
-    """What a `process` function works with: the key and the event time of the message at hand, a state, timers.
-
-    `state` is the step's own store, with string keys and plain values. Valid during the call only.
-    """
+    """What a `process` function works with: the key and the event time of the message at hand, a state, timers. Valid
+    during the call only."""
 
     def __init__(self, state: KeyValueStore[str, Any], timers: Any, step: str) -> None:
-        self.state = state
+        self._state = state
         self.key: Any = None
         self.time_ms = -1
         self.sent: list[tuple[Any, Any, int]] = []
         self._timers = timers
         self._step = step
 
+    @property
+    def state(self) -> KeyValueStore[str, Any]:
+        """The step's own store, with string keys and plain values: `handle.state.put(handle.key, 1)`."""
+        return self._state
+
     def send(self, message: Any, key: Any = None, time_ms: int | None = None) -> None:
         """Pass a message on, by default under the key and the time of the message at hand."""
         self.sent.append((self.key if key is None else key, message, self.time_ms if time_ms is None else time_ms))
 
     def schedule(self, time_ms: int, clock: TimerClock = TimerClock.EVENT) -> None:
-        """Call `on_timer` for this key at `time_ms`, in place of an earlier timer of the key."""
+        """Call `on_timer` for this key at `time_ms`, in place of an earlier timer of the key. Raises ValueError."""
+        if self._timers is None:
+            raise ValueError(f"process '{self._step}': a timer needs process(..., on_timer=...)")
         self._timers.schedule([self._step, self.key], time_ms, clock)
 
     def cancel(self, clock: TimerClock = TimerClock.EVENT) -> bool:
@@ -114,7 +119,7 @@ class Deduplicate(Step):
 
         def receive(batch: Batch) -> None:
             keys = batch.keys if keys_of is None else keys_of(batch)
-            ids = map(str, keys) if keys is batch.keys else map("{}\0{}".format, batch.keys, keys)
+            ids = map(str, keys) if keys is batch.keys else map("{}\0{!r}".format, batch.keys, keys)
             emit(selected(batch, [known.is_new_key(name) for name in ids]))
 
         return [receive]

@@ -133,6 +133,11 @@ class _Flow:
         """The name of a step that follows. Raises ConfigError."""
         return check_name("name of a step", name) if name else f"{self.path}-{kind}"
 
+    def to(self, stream: str) -> None:
+        """Send the messages, or a table's changes (a deletion as null), to `system.stream`, with their event times."""
+        at = stream_of(stream)
+        self.pipeline.add(To(inputs=(self.step,), stream=at), f"to-{at.stream}")
+
 
 class Stream(_Flow):
     """Messages, by key. Each method gives a new stream or table, and leaves this one as it is."""
@@ -347,11 +352,6 @@ class Stream(_Flow):
         )
         return self.then(step, name)
 
-    def to(self, stream: str) -> None:
-        """Send the messages to `system.stream`, with their keys and event times."""
-        at = stream_of(stream)
-        self.pipeline.add(To(inputs=(self.step,), stream=at), f"to-{at.stream}")
-
     def to_table(self, *, name: str = "") -> Table:
         """The newest message of each key, as a table."""
         keyed, path = self.together(), self.named(name, "table")
@@ -390,7 +390,9 @@ class Windowed:
         return self._results(Reduced(function, self._stream.step.value_type, plain=True), "value")
 
     def aggregate(self, **parts: Part | Aggregation) -> Stream:
-        """Several aggregations of each window, by name."""
+        """Several aggregations of each window, by name. Raises ValueError for the name of a field of every result."""
+        if taken := parts.keys() & {"key", "start", "end", "kind"}:
+            raise ValueError(f"aggregate: every result has a field '{min(taken)}': give the aggregation another name")
         return self._results(Named(parts, self._stream.step.value_type), "")
 
     def _results(self, fold: Aggregation, result: str) -> Stream:
@@ -477,11 +479,6 @@ class Table(_Flow):
         return Stream(self.pipeline, self.pipeline.add(Changes(inputs=(self.step,)), f"{self.path}-changes"), self.path)
 
     to_stream = changes
-
-    def to(self, stream: str) -> None:
-        """Send the changes to `system.stream`; a deletion is a null message."""
-        at = stream_of(stream)
-        self.pipeline.add(To(inputs=(self.step,), stream=at), f"to-{at.stream}")
 
 
 def _sides(how: str, *known: str) -> tuple[bool, bool]:

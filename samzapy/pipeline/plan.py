@@ -220,8 +220,8 @@ def _prefix(stream: SystemStream) -> str:
 
 def stream_of(name: str) -> SystemStream:
     """The stream `system.stream`. Raises ValueError."""
-    system, dot, stream = name.partition(".")
-    if not dot or not stream:
+    system, _, stream = name.partition(".")
+    if not system or not stream:
         raise ValueError(f"expected system.stream, like kafka.page-views, got {name!r}")
     return SystemStream(system, stream)
 

@@ -40,16 +40,16 @@ class Source(Step):
         def at_its_times(batch: Batch) -> Batch:
             assert time is not None
             times = time(batch)
+            if wrong := [place for place, at in enumerate(times) if type(at) is not int]:
+                got, where = repr(times[wrong[0]])[:100], batch[wrong[0]].position
+                raise TypeError(f"{where}: time: expected milliseconds since 1970 as an int, got {got}")
             latest[batch.ssp] = max(latest[batch.ssp] or 0, *times)
             return Batch(batch.ssp, batch.offsets, batch.keys, batch.messages, times, batch.headers)
-
-        def receive(batch: Batch) -> None:
-            emit(batch if time is None else at_its_times(batch))
 
         if self in task.direct:
             port = task.behind(self, self.stream)
             return [lambda batch: emit(port.renamed(batch))]
-        return [receive]
+        return [emit if time is None else lambda batch: emit(at_its_times(batch))]
 
     def describe(self) -> str:
         kind = "" if self.value_type is None else f" of {getattr(self.value_type, '__name__', self.value_type)}"

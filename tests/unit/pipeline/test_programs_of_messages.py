@@ -38,7 +38,7 @@ def test_flat_map_gives_none_one_or_several(run):
 def test_branch_gives_each_message_to_the_first_that_fits(run):
     pipeline = Pipeline("p")
     even, large, rest = pipeline.stream("kafka.in").branch(
-        lambda n: n % 2 == 0, lambda key, n: key == "a" and n > 2, lambda _: True
+        lambda n: n % 2 == 0, lambda key, n: key < "b" and n > 2, str
     )
     even.to("kafka.even")
     large.to("kafka.large")
@@ -199,22 +199,16 @@ def test_aggregate_has_every_part_by_its_name(run):
     }
 
 
-def test_deduplicate_passes_the_first_of_each_key(run):
+@pytest.mark.parametrize(
+    ("by", "passed"), [((), {"a": [1], "b": [1]}), ((lambda n: n,), {"a": [1, 2, "1"], "b": [1]})], ids=["key", "field"]
+)
+def test_deduplicate_passes_the_first_of_each_key_or_field(run, by, passed):
     pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").deduplicate().to("kafka.out")
+    pipeline.stream("kafka.in").deduplicate(*by).to("kafka.out")
     flow = run(pipeline)
-    for key, n in (("a", 1), ("b", 2), ("a", 3)):
+    for key, n in (("a", 1), ("b", 1), ("a", 1), ("a", 2), ("a", "1")):
         flow.send("in", key, n)
-    assert flow.by_key("out") == {"a": [1], "b": [2]}
-
-
-def test_deduplicate_by_a_field_is_within_a_key(run):
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").deduplicate(lambda n: n).to("kafka.out")
-    flow = run(pipeline)
-    for key, n in (("a", 1), ("b", 1), ("a", 1), ("a", 2)):
-        flow.send("in", key, n)
-    assert flow.by_key("out") == {"a": [1, 2], "b": [1]}
+    assert flow.by_key("out") == passed
 
 
 def test_process_keeps_state_by_key_and_has_timers(run):

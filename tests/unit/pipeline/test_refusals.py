@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.errors import ConfigError, EnvironmentFailure, TaskFailed
-from samzapy.pipeline import Pipeline, TimeRules, Tumbling, Within
+from samzapy.pipeline import Count, Pipeline, TimeRules, Tumbling, Within
 from samzapy.testing.pipeline import PipelineDriver
 
 TWO_AND_THREE = {"one": 2, "two": 3}
@@ -122,23 +122,24 @@ def test_a_table_may_have_the_name_of_a_store_of_the_pipeline(pipeline, name):
         assert driver.outputs("out").messages == ["timer"]
 
 
-def test_a_name_given_to_the_aggregation_of_a_window_is_refused_with_its_place(pipeline):
-    windows = pipeline.stream("kafka.one").window(Tumbling("1m"))
-    with pytest.raises(
-        TypeError, match=r"expected an aggregation such as Count\(\) for name, got 'minutes'; a window's "
-    ):
-        windows.aggregate(name="minutes")
+PARTS = [({}, "by name"), ({"key": Count()}, "'key'"), ({"name": "m"}, r"Count\(\) for name, got 'm'; a window's ")]
+
+
+@pytest.mark.parametrize(("parts", "reason"), PARTS)
+def test_an_aggregation_of_a_window_without_a_name_of_its_own_is_refused(pipeline, parts, reason):
+    with pytest.raises((TypeError, ValueError), match=reason):
+        pipeline.stream("kafka.one").window(Tumbling("1m")).aggregate(**parts)
 
 
 def test_steps_of_two_pipelines_do_not_mix(pipeline):
-    other = Pipeline("other")
-    for mix in (
-        lambda: pipeline.stream("kafka.one").merge(other.stream("kafka.two")),
-        lambda: pipeline.stream("kafka.one").join(other.table("kafka.two")),
-        lambda: pipeline.table("kafka.one").join(other.table("kafka.two"), on=lambda row: row),
+    one, rows, other = pipeline.stream("kafka.one"), pipeline.table("kafka.rows"), Pipeline("other")
+    for mix, two in (
+        (one.merge, other.stream("kafka.two")),
+        (one.join, other.table("kafka.two")),
+        (rows.join, tables(other)[1]),
     ):
         with pytest.raises(ValueError, match=r"'two\S*' is a step of another pipeline than 'p'"):
-            mix()
+            mix(two)
 
 
 def test_late_messages_of_windows_without_an_aggregation_are_refused(pipeline):
@@ -147,8 +148,16 @@ def test_late_messages_of_windows_without_an_aggregation_are_refused(pipeline):
         pipeline.explain()
 
 
-@pytest.mark.parametrize("key", [{"a": 1}, ["a"], {"a"}, b"a", 1.5, True, None], ids=repr)
-def test_a_key_whose_text_may_differ_is_refused(pipeline, key):
-    pipeline.stream("kafka.one").key_by(lambda _: key).count()
-    with PipelineDriver(pipeline) as driver, pytest.raises(TaskFailed, match=r"by-key.*a key is text"):
+KEYS = [({"key": lambda _, key=key: key}, "by-key.*a key") for key in ({"a": 1}, {"a"}, b"a", 1.5, True, None)]
+TIMES = [({"time": lambda _, at=at: at}, r"one\[0\]@0: time: expected") for at in (None, "1", 1.5, True)]
+STATE = ({"process": lambda _, handle: setattr(handle, "state", 1)}, "'state'")
+TIMER = ({"process": lambda _, handle: handle.schedule(1)}, "on_timer")
+
+
+@pytest.mark.parametrize(("used", "reason"), [*KEYS, *TIMES, STATE, TIMER])
+def test_what_a_function_must_not_give_or_do_ends_the_task_by_name(pipeline, used, reason):
+    stream = pipeline.stream("kafka.one", time=used.get("time"))
+    stream.key_by(used.get("key", str)).count()
+    stream.process(used.get("process", lambda _, handle: None))
+    with PipelineDriver(pipeline) as driver, pytest.raises(TaskFailed, match=reason):
         driver.send("one", 1, key="a")
