@@ -172,12 +172,14 @@ class Lookups(Step):
 
     def _asker(self, task: Opening) -> Callable[[Sequence[Any]], list[Any]]:
         pace = Pace(self.per_second)
+        pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix=f"samzapy-{self.name}")
+        task.closers.append(lambda: pool.shutdown(wait=False, cancel_futures=True))
         if inspect.iscoroutinefunction(self.function):
             loop = asyncio.new_event_loop()
             task.closers.append(loop.close)
-            return lambda messages: loop.run_until_complete(self._all_of(messages, pace))
-        pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix=f"samzapy-{self.name}")
-        task.closers.append(lambda: pool.shutdown(wait=False, cancel_futures=True))
+            # A notebook has a loop of its own in this thread.
+            wait = loop.run_until_complete
+            return lambda messages: pool.submit(lambda: wait(self._all_of(messages, pace))).result()
 
         def one(message: Any) -> Any:
             for left in range(self.retry, -1, -1):

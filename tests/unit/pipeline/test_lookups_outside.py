@@ -10,10 +10,7 @@ from samzapy.pipeline import Pipeline
 from samzapy.pipeline.custom import Pace
 from samzapy.testing.pipeline import PipelineDriver
 
-
-@dataclasses.dataclass
-class Found:
-    n: int
+Found = dataclasses.make_dataclass("Found", ["n"])
 
 
 def answers(function, numbers, config=None, **options):
@@ -38,9 +35,13 @@ async def tenfold(n):
 def test_answers_come_in_the_order_of_the_messages(function):
     pipeline = Pipeline("p")
     pipeline.stream("kafka.in").map_async(function, concurrency=2).to("kafka.out")
-    with PipelineDriver(pipeline) as driver:
-        driver.send_batch("in", ["a"] * 5, list(range(5)))
-        assert driver.outputs("out").messages == [0, 10, 20, 30, 40]
+
+    async def of_a_notebook():
+        with PipelineDriver(pipeline) as driver:
+            driver.send_batch("in", ["a"] * 5, list(range(5)))
+            return driver.outputs("out").messages
+
+    assert asyncio.run(of_a_notebook()) == [0, 10, 20, 30, 40]
 
 
 def test_a_cache_asks_nobody_again_after_a_restart():
