@@ -177,8 +177,7 @@ class Lookups(Step):
         if inspect.iscoroutinefunction(self.function):
             loop = asyncio.new_event_loop()
             task.closers.append(loop.close)
-            # A notebook has a loop of its own in this thread.
-            wait = loop.run_until_complete
+            wait = loop.run_until_complete  # in the pool: this thread may be in a notebook's loop
             return lambda messages: pool.submit(lambda: wait(self._all_of(messages, pace))).result()
 
         def one(message: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from samzapy.api.collector import Sink
 from samzapy.api.stream import SystemStream
+from samzapy.errors import ConfigError
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.folds import Aggregation
 from samzapy.operators.folds import Count as CountFold
@@ -77,7 +78,7 @@ class Pipeline:
         followed = {parent for step in self._steps for parent in step.inputs}
         for step in self._steps:
             if step.kind == Late.kind and step.inputs[0].kind != Windows.kind:
-                raise ValueError(f"'{step.name}': late() needs an aggregation of its windows, such as count()")
+                raise ConfigError.of(step.name, None, "late() needs an aggregation of its windows, such as count()")
             if isinstance(step, Aggregate):
                 step.is_last = step not in followed
         return Plan(self.name, in_order(self._steps))

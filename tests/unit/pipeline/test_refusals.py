@@ -144,7 +144,7 @@ def test_steps_of_two_pipelines_do_not_mix(pipeline):
 
 def test_late_messages_of_windows_without_an_aggregation_are_refused(pipeline):
     pipeline.stream("kafka.one").window(Tumbling("1m")).late().to("kafka.late")
-    with pytest.raises(ValueError, match=r"'one-late': late\(\) needs an aggregation"):
+    with pytest.raises(ConfigError, match=r"one-late: late\(\) needs an aggregation"):
         pipeline.explain()
 
 
