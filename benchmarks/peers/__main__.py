@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,10 @@ def _measured(
         workload: {peer.label: [] for peer in peers if workload in peer.keeps}
         for workload in options.workload or WORKLOADS
     }
-    for workload in list(result)[:1]:
-        measure(peers[0].launcher, _settings(kafka, topic, workload, options))
+    can = [(workload, peer) for workload, by_peer in result.items() for peer in peers if peer.label in by_peer]
+    for workload, peer in can[:1]:
+        with suppress(MeasurementFailed):
+            measure(peer.launcher, _settings(kafka, topic, workload, options))
     for number in range(1, options.repeats + 1):
         for workload, by_peer in result.items():
             for peer in [item for item in peers if item.label in by_peer]:
