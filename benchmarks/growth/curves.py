@@ -167,8 +167,8 @@ class Stores(Curve):
     def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
         events = self._kafka.load("events", Events(self._events))
         names = [f"counts-{number}" for number in range(int(point))]
-        item = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "long"}
-        config = {f"stores.{name}.{key}": value for name in names for key, value in item.items()}
+        settings = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "long"}
+        config = {f"stores.{name}.{key}": value for name in names for key, value in settings.items()}
         config |= {f"stores.{name}.changelog": f"kafka.{self._kafka.unique(name)}" for name in names}
         more = {**_KEYS, STORES_KEY: point, "task.class": f"{_TASKS}:StoresTask"}
         return self._counted(events, {**config, **more}), (events,)

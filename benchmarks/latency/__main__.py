@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def main() -> int:
             tempfile.TemporaryDirectory(prefix="samzapy-latency-") as folder,
             broker(Path(folder), options.bootstrap) as kafka,
         ):
-            measure(BROKERS_WARM_UP, kafka, peers)
+            with suppress(MeasurementFailed):
+                measure(BROKERS_WARM_UP, kafka, peers)
             result = list[Latency]()
             for number, case in enumerate(cases, 1):
                 label = f"{number}/{len(cases)} {case}"

@@ -83,6 +83,6 @@ def _draw(ax: Axes, rows: Mapping[str, Rates], rate: int, names: Sequence[str]) 
     ax.set_ylim(len(names) - 0.5, -0.5)
     for place, name in enumerate(names):
         if repeats := rows.get(name, {}).get(rate):
-            values = [middle(repeats, item) for item in _PERCENTILES]
+            values = [middle(repeats, figure) for figure in _PERCENTILES]
             color = _OURS if name.startswith("samzapy") else _OTHERS
             ax.plot(values, [place] * len(values), color=color, marker="o", markersize=3)

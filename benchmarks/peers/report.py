@@ -93,11 +93,11 @@ def markdown(by_workload: Mapping[str, Sequence[Row]], skipped: Mapping[str, str
 
 
 def _markdown(by_workload: Mapping[str, Sequence[Row]], skipped: Mapping[str, str]) -> Iterator[str]:
-    for workload, result in by_workload.items():
+    for workload, built in by_workload.items():
         yield f"### {workload}\n"
         yield f"| {' | '.join(COLUMNS)} |"
         yield f"| --- |{' ---: |' * (len(COLUMNS) - 2)} --- |"
-        yield from (f"| {' | '.join(row.cells())} |" for row in result)
+        yield from (f"| {' | '.join(row.cells())} |" for row in built)
         yield ""
     for name, reason in skipped.items():
         yield f"- {name}: not measured: {reason}"
@@ -106,12 +106,12 @@ def _markdown(by_workload: Mapping[str, Sequence[Row]], skipped: Mapping[str, st
 def plot(by_workload: Mapping[str, Sequence[Row]]) -> str:
     """CPU seconds a million messages as an SVG: a bar a peer at the median, with a line from the least to the
     greatest."""
-    most = max((row.cpu.max for result in by_workload.values() for row in result), default=1.0)
+    most = max((row.cpu.max for built in by_workload.values() for row in built), default=1.0)
     lines, top = list[str](), 10
-    for workload, result in by_workload.items():
+    for workload, built in by_workload.items():
         lines.append(_text(10, top + 16, f"{workload}: CPU seconds a million messages", "bold"))
         top += 28
-        for row in result:
+        for row in built:
             lines += _bar(row, top, _BAR / most)
             top += _ROW
         top += 14

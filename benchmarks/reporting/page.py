@@ -90,9 +90,9 @@ class Figures(NamedTuple):
 
 
 def spread(found: Spread, digits: int) -> str:
-    """`1.02 x (0.98 to 1.10)`"""
+    """`1.02 (0.98 to 1.10)`"""
     low, middle, high = (f"{value:.{digits}f}" for value in (found.min, found.median, found.max))
-    return f"{middle} x ({low} to {high})"
+    return f"{middle} ({low} to {high})"
 
 
 def _ratio(workload: str, variant: str) -> str:
@@ -136,7 +136,7 @@ def _guarantees(found: Figures) -> Lines:
 
 
 def _restores(found: Figures) -> Lines:
-    yield from _head("records/s", "by hand", "samzapy", "throughput", "CPU")
+    yield from _head("records/s", "by hand", "samzapy", "throughput ratio", "CPU ratio")
     names = {
         "restore": "restore of 1 M records (by hand: a consumer that only reads)",
         "restore-large": "restore of 5 M records over 1 M keys of 100 bytes, 556 MiB",
@@ -170,7 +170,7 @@ def peers_table(title: str, found: Sequence[PeerRow]) -> Lines:
     """A row for each stream processor."""
     yield from _head(title, "msg/s", "CPU-s/M", "CPU, of samzapy", "MiB")
     for row in found:
-        times = "" if row.times is None else spread(row.times, 1).replace(" x", "")
+        times = "" if row.times is None else spread(row.times, 1)
         yield _row(
             row.peer.label,
             f"{row.rate.median:,.0f} k",

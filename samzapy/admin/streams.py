@@ -123,8 +123,8 @@ def records(
     with closing(system_factory(settings).consumer(settings, _CLIENT)) as consumer:
         starts = {ssp: timed[ssp] if ssp in timed else _start(what.start, ssp, ranges[ssp]) for ssp in ssps}
         if what.last is not None:
-            item = what.last // len(ssps)
-            starts = {ssp: max(start, ranges[ssp].upcoming - item) for ssp, start in starts.items()}
+            share = what.last // len(ssps)
+            starts = {ssp: max(start, ranges[ssp].upcoming - share) for ssp, start in starts.items()}
         ends = {ssp: ranges[ssp].upcoming for ssp, start in starts.items() if start < ranges[ssp].upcoming}
         consumer.start(starts)
         positions: dict[SystemStreamPartition, int] = {}

@@ -6,7 +6,6 @@ a client would connect and retry in the background.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 import signal
@@ -14,8 +13,8 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -27,6 +26,7 @@ from samzapy.devkafka.runtime import (
     Listener,
     chosen_version,
     kafka_class_path,
+    locked,
     new_cluster_id,
     server_properties,
 )
@@ -101,14 +101,6 @@ def living_process(pid: int, born: int, created: float) -> psutil.Process | None
         if same and result.status() != psutil.STATUS_ZOMBIE:
             return result
     return None
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Allow one start or stop of a folder at a time."""
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _remembered(folder: Path) -> RunningBroker | None:

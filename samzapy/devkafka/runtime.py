@@ -102,7 +102,7 @@ def kafka_class_path(version: str, cache: Path | None = None) -> str:
         message = f"{home}: Kafka's jars cannot be kept there ({cause.strerror}); set SAMZAPY_CACHE to another folder"
         raise EnvironmentFailure(message) from cause
     jars = home / "jars"
-    with _locked(home / "lock"):
+    with locked(home):
         if not jars.is_dir():
             fetch(version, home, jars)
         verify(jars, pinned_jars(version), home / "verified.json")
@@ -164,8 +164,9 @@ def fetch(version: str, home: Path, jars: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
+def locked(folder: Path) -> Iterator[None]:
+    """Allow one process at a time in a folder; wait for the one that is there."""
+    with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -50,7 +50,7 @@ from samzapy.job.planner import (
 )
 from samzapy.runner.base import PreparedJob, StartableJob
 from samzapy.runner.handover import Handover
-from samzapy.runner.spark.master import Master
+from samzapy.runner.spark.master import stays_here
 from samzapy.storage.changelog.topic import changelog_spec, check_described, vanished
 from samzapy.storage.local.directory import check_writable
 from samzapy.storage.spec import check_checkpoints, make_ready
@@ -93,10 +93,9 @@ def preparing(
     code = checked_code(config)
     code.streams.make_ready()
     make_ready(code.engines, code.serdes)
-    if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
-        for name, spec in code.engines.items():
-            if spec.persistent:
-                check_writable(config.base_dir(config.stores[name]))
+    if stays_here(config):
+        for base in {config.base_dir(config.stores[name]) for name, spec in code.engines.items() if spec.persistent}:
+            check_writable(base)
     config = without_idle_standbys(config, [name for name, spec in code.engines.items() if spec.persistent])
     with open_job(config, "driver") as (clients, checkpoints):
         streams = KnownStreams(clients)

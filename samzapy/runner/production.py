@@ -233,16 +233,16 @@ def _memory(seen: Surroundings) -> Iterator[str]:
     largest = max(containers, key=lambda container: len(container.tasks))
     needed = sum(part.size for part in memory_needed(seen.config, largest, seen.code.engines))
     if seen.master.on_this_machine:
-        needed, result, where = needed * len(containers), psutil.virtual_memory().total, "this machine has"
+        needed, available, where = needed * len(containers), psutil.virtual_memory().total, "this machine has"
     elif seen.master.on_demand:
         needed *= max(1, int(conf.get("spark.executor.cores", "1")) // seen.master.task_cpus)
         least = max(384 * _MIB, _bytes(conf.get("spark.executor.memory", "1g")) // 10)
-        result, where = _bytes(conf.get(_OVERHEAD, f"{least // _MIB}m")), f"{_OVERHEAD} is"
+        available, where = _bytes(conf.get(_OVERHEAD, f"{least // _MIB}m")), f"{_OVERHEAD} is"
     else:
         yield Unknown(f"the memory of the hosts: a container needs about {needed // _MIB:,} MiB outside the JVM")
         return
-    if needed > result:
-        yield f"the containers there need about {needed // _MIB:,} MiB, {where} {result // _MIB:,} MiB"
+    if needed > available:
+        yield f"the containers there need about {needed // _MIB:,} MiB, {where} {available // _MIB:,} MiB"
 
 
 def _bytes(text: str) -> int:

@@ -78,12 +78,12 @@ def status(config: JobConfig, *, as_json: bool) -> None:
     click.echo(
         f"{result['job']}: {counted(result['processed'], 'message')}, {counted(result['commits'], 'commit')}{lag}"
     )
-    matches = result["diagnosis"]
-    for line in (matches["text"], *matches["also"]):
+    diagnosis = result["diagnosis"]
+    for line in (diagnosis["text"], *diagnosis["also"]):
         click.echo(line)
-    if matches["command"]:
+    if diagnosis["command"]:
         file = shlex.quote(str(click.get_current_context().params["job"]))
-        click.echo(f"next: {matches['command'].replace(JOB, file)}")
+        click.echo(f"next: {diagnosis['command'].replace(JOB, file)}")
     click.echo()
     containers = result["containers"]
     table("Containers", ("container", "state", "phase", "messages", "lag", "stalled"), map(_container, containers))

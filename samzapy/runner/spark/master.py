@@ -169,11 +169,16 @@ def known_settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in settings.items() if key in (_DRIVER_HOST, *_SIZES)}
 
 
+def stays_here(config: JobConfig) -> bool:
+    """Whether the job file's master is on this machine; without one it is. Raises ConfigError."""
+    return config.spark.master is None or Master.parse(config.spark.master).on_this_machine
+
+
 def with_sparks_defaults(config: JobConfig) -> JobConfig:
     """The job with the defaults of Spark that samzapy itself uses. Raises ConfigError, EnvironmentFailure."""
     home = Path(os.environ.get("SPARK_HOME") or installed_spark().package)
     known = {key: value for key, value in default_settings(home).items() if key in (_DRIVER_HOST, _TASK_CPUS)}
-    if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
+    if stays_here(config):
         # On this machine the driver listens on the loopback address.
         known.pop(_DRIVER_HOST, None)
     return replace(config, spark=replace(config.spark, conf={**known, **config.spark.conf}))
@@ -226,7 +231,7 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
 
     Returns warnings about folders that cost only time if each executor has its own, and about a coordinator without
     TLS. A master on this machine has no such problems."""
-    if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
+    if config.spark.master is None or stays_here(config):
         return ()
     address = config.spark.master
     problems = [*_systems(config.systems, address), *_folders(config, address), *_secrets(config, address)]

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, process_start
-from samzapy.devkafka.broker import is_free, living_process, locked
+from samzapy.devkafka.broker import is_free, living_process
+from samzapy.devkafka.runtime import locked
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.java import SPARK, find_java, installed_spark
 

@@ -299,8 +299,8 @@ class Supervisor:
     def _check_unclaimed(self, containers: Sequence[ContainerStatus]) -> None:
         """Report the containers that Spark has been asked to start for a long time, and its resources for them. Raises
         EnvironmentFailure if they wait for an application that its master has forgotten."""
-        asked = {slot.id for slot in self._slots if slot.runs}
-        waiting = [item.id for item in containers if item.state in _WITHOUT_ATTEMPT and item.id in asked]
+        submitted = {slot.id for slot in self._slots if slot.runs}
+        waiting = [item.id for item in containers if item.state in _WITHOUT_ATTEMPT and item.id in submitted]
         if not waiting:
             self._unclaimed.over()
         elif self._unclaimed.is_out():

@@ -122,22 +122,20 @@ def test_a_table_may_have_the_name_of_a_store_of_the_pipeline(pipeline, name):
         assert driver.outputs("out").messages == ["timer"]
 
 
-PARTS = [({}, "by name"), ({"key": Count()}, "'key'"), ({"name": "m"}, r"Count\(\) for name, got 'm'; a window's ")]
+HINT = r"expected an aggregation such as Count\(\) for name, got 'minutes'; a window's "
+PARTS = [({}, ValueError, "by name"), ({"key": Count()}, ValueError, "'key'"), ({"name": "minutes"}, TypeError, HINT)]
 
 
-@pytest.mark.parametrize(("parts", "reason"), PARTS)
-def test_an_aggregation_of_a_window_without_a_name_of_its_own_is_refused(pipeline, parts, reason):
-    with pytest.raises((TypeError, ValueError), match=reason):
+@pytest.mark.parametrize(("parts", "error", "reason"), PARTS)
+def test_an_aggregation_of_a_window_without_a_name_of_its_own_is_refused(pipeline, parts, error, reason):
+    with pytest.raises(error, match=reason):
         pipeline.stream("kafka.one").window(Tumbling("1m")).aggregate(**parts)
 
 
 def test_steps_of_two_pipelines_do_not_mix(pipeline):
     one, rows, other = pipeline.stream("kafka.one"), pipeline.table("kafka.rows"), Pipeline("other")
-    for mix, two in (
-        (one.merge, other.stream("kafka.two")),
-        (one.join, other.table("kafka.two")),
-        (rows.join, tables(other)[1]),
-    ):
+    mixes = {one.merge: other.stream("kafka.two"), one.join: other.table("kafka.two"), rows.join: tables(other)[1]}
+    for mix, two in mixes.items():
         with pytest.raises(ValueError, match=r"'two\S*' is a step of another pipeline than 'p'"):
             mix(two)
 
