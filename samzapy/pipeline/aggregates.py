@@ -113,13 +113,12 @@ class Named(Aggregation):
             raise ValueError("aggregate: expected aggregations by name, like views=Count()")
         whole = None if kind is None else form_of(kind).to_plain
         item = {name: part if isinstance(part, Part) else _part_of(name, part) for name, part in parts.items()}
-        self._parts = {
-            name: replace(part, value=whole) if part.value is None and not isinstance(part.fold, folds.Count) else part
-            for name, part in item.items()
-        }
-        self.keeps_messages = any(
-            part.value is None and not isinstance(part.fold, folds.Count) for part in item.values()
-        )
+        takes_whole = [
+            name for name, part in item.items() if part.value is None and not isinstance(part.fold, folds.Count)
+        ]
+        self._parts = item | {name: replace(item[name], value=whole) for name in takes_whole}
+        self.keeps_messages = bool(takes_whole)
+        self.counts = all(part.value is None and type(part.fold) is folds.Count for part in item.values())
         self.in_any_order = all(part.fold.in_any_order for part in self._parts.values())
 
     @property
@@ -172,31 +171,33 @@ class Reduced(Aggregation):
         return accumulated if self._plain else self._form.from_plain(accumulated)
 
 
-def keeps(fold: Aggregation) -> bool:
-    """Whether a fold keeps whole messages."""
-    return isinstance(fold, Reduced) or (isinstance(fold, Named) and fold.keeps_messages)
-
-
 @dataclass(eq=False, kw_only=True)
-class Aggregate(Step):
-    """The totals of each key, as a table. A batch gives the last total of each of its keys."""
+class Folding(Step):
+    """Folds the messages of each key."""
 
-    kind: ClassVar[str] = "aggregate"
     keeps_state: ClassVar[bool] = True
     skips_nulls: ClassVar[bool] = True
     fold: Aggregation
+
+    @property
+    def keeps_messages(self) -> bool:
+        return isinstance(self.fold, Reduced) or (isinstance(self.fold, Named) and self.fold.keeps_messages)
+
+    @property
+    def reads_contents(self) -> bool:
+        return not (self.fold.counts if isinstance(self.fold, Named) else type(self.fold) is folds.Count)
+
+
+@dataclass(eq=False, kw_only=True)
+class Aggregate(Folding):
+    """The totals of each key, as a table. A batch gives the last total of each of its keys."""
+
+    kind: ClassVar[str] = "aggregate"
     #: Whether nothing follows: then the store is all there is.
     is_last: bool = False
 
     @property
-    def keeps_messages(self) -> bool:
-        return keeps(self.fold)
-
-    @property
     def signature(self) -> str:
-        return f"{self.kind} {self.fold.name}"
-
-    def describe(self) -> str:
         return f"{self.kind} {self.fold.name}"
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:

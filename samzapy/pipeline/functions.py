@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from typing import Any
 
 from samzapy.api.batch import MessageBatch
@@ -44,17 +43,13 @@ class Expression:
         return self.text
 
     def _compared(self, compare: Callable[[Any, Any], Any], sign: str, other: object) -> Expression:
-        if isinstance(other, Expression):
-            pair = other
-            return Expression(
-                lambda messages: list(map(compare, self.of_all(messages), pair.of_all(messages))),
-                lambda message: compare(self(message), pair(message)),
-                f"({self.text} {sign} {pair.text})",
-            )
+        if not isinstance(other, Expression):
+            constant = Expression(lambda messages: [other] * len(messages), lambda _: other, repr(other))
+            return self._compared(compare, sign, constant)
         return Expression(
-            lambda messages: list(map(compare, self.of_all(messages), repeat(other))),
-            lambda message: compare(self(message), other),
-            f"{self.text} {sign} {other!r}",
+            lambda messages: list(map(compare, self.of_all(messages), other.of_all(messages))),
+            lambda message: compare(self(message), other(message)),
+            f"({self.text} {sign} {other.text})",
         )
 
     def __eq__(self, other: object) -> Expression:  # type: ignore[override]  # an expression, as in SQL libraries

@@ -81,6 +81,10 @@ class Pipeline:
                 raise ConfigError.of(step.name, None, "late() needs an aggregation of its windows, such as count()")
             if isinstance(step, Aggregate):
                 step.is_last = step not in followed
+            if isinstance(step, Source) and isinstance(through := next(iter(step.inputs), None), Through):
+                readers = [item for item in self._steps if step in item.inputs]
+                if readers and not any(item.reads_contents for item in readers):
+                    through.reads_contents, step.value_type = False, None
         return Plan(self.name, in_order(self._steps))
 
     @cached_property
@@ -154,7 +158,7 @@ class Stream(_Flow):
 
     def filter(self, predicate: Callable[..., Any]) -> Stream:
         """The messages for which `predicate` is true."""
-        return self.then(Filter(inputs=(self.step,), predicate=predicate, value_type=self.step.value_type))
+        return self.then(Filter(inputs=(self.step,), function=predicate, value_type=self.step.value_type))
 
     def map(self, function: Callable[..., Any], value_type: Any = None) -> Stream:
         """`function` of each message, under the same key. `value_type`: the class of the results; by default the one
@@ -426,7 +430,7 @@ class Table(_Flow):
 
     def filter(self, predicate: Callable[..., Any]) -> Table:
         """The rows for which `predicate` is true."""
-        step = TableFilter(inputs=(self.step,), predicate=predicate, value_type=self.step.value_type)
+        step = TableFilter(inputs=(self.step,), function=predicate, value_type=self.step.value_type)
         return self.then(step, f"{self.path}-filter")
 
     def map_values(self, function: Callable[..., Any], value_type: Any = None) -> Table:

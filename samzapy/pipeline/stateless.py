@@ -57,31 +57,32 @@ class Source(Step):
 
 
 @dataclass(eq=False, kw_only=True)
-class Filter(Step):
-    """Leaves out the messages for which `predicate` is false."""
+class Calling(Step):
+    """Calls a function of the user's for each message."""
 
-    kind: ClassVar[str] = "filter"
-    predicate: Callable[..., Any]
-
-    @property
-    def is_batched(self) -> bool:
-        return isinstance(self.predicate, Expression)
-
-    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        predicate = of_batch(self.predicate)
-        return [lambda batch: emit(selected(batch, predicate(batch)))]
-
-
-@dataclass(eq=False, kw_only=True)
-class Map(Step):
-    """Gives the result of `function` for each message, under the same key."""
-
-    kind: ClassVar[str] = "map"
     function: Callable[..., Any]
 
     @property
     def is_batched(self) -> bool:
         return isinstance(self.function, Expression)
+
+
+@dataclass(eq=False, kw_only=True)
+class Filter(Calling):
+    """Leaves out the messages for which `function` is false."""
+
+    kind: ClassVar[str] = "filter"
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        function = of_batch(self.function)
+        return [lambda batch: emit(selected(batch, function(batch)))]
+
+
+@dataclass(eq=False, kw_only=True)
+class Map(Calling):
+    """Gives the result of `function` for each message, under the same key."""
+
+    kind: ClassVar[str] = "map"
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         function = of_batch(self.function)
@@ -89,12 +90,10 @@ class Map(Step):
 
 
 @dataclass(eq=False, kw_only=True)
-class FlatMap(Step):
+class FlatMap(Calling):
     """Gives each of the results of `function` for each message, under the same key."""
 
     kind: ClassVar[str] = "flat-map"
-    function: Callable[..., Any]
-    is_batched = False
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         function = of_batch(self.function)
@@ -107,12 +106,10 @@ class FlatMap(Step):
 
 
 @dataclass(eq=False, kw_only=True)
-class Peek(Step):
+class Peek(Calling):
     """Calls `function` with each message, and passes it on."""
 
     kind: ClassVar[str] = "peek"
-    function: Callable[..., Any]
-    is_batched = False
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         function = of_batch(self.function)
@@ -125,15 +122,10 @@ class Peek(Step):
 
 
 @dataclass(eq=False, kw_only=True)
-class KeyBy(Step):
+class KeyBy(Calling):
     """Gives each message the key `function`, as text. What needs equal keys in one task comes after a `Through`."""
 
     kind: ClassVar[str] = "key-by"
-    function: Callable[..., Any]
-
-    @property
-    def is_batched(self) -> bool:
-        return isinstance(self.function, Expression)
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         function, where = of_batch(self.function), f"key_by '{self.name}'"
@@ -171,19 +163,32 @@ class Merge(Step):
 @dataclass(eq=False, kw_only=True)
 class Through(Step):
     """Sends the messages to a stream of the job, partitioned by their keys. A `Source` of that stream goes on. In a job
-    of one task that takes them at once, and the stream has the watermarks and ends only."""
+    of one task that takes them at once, and the stream has the watermarks and ends only. Contents that nobody reads
+    behind it stay behind: the stream has a 0 in their place."""
 
     kind: ClassVar[str] = "through"
     stream: SystemStream
+    #: The pipeline knows it when it has all of its steps.
+    reads_contents: bool = True
 
-    keeps_messages = True
+    @property
+    def keeps_messages(self) -> bool:
+        return self.reads_contents
+
+    @property
+    def skips_nulls(self) -> bool:  # type: ignore[override]  # as the other steps know it
+        return not self.reads_contents
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        goes_on = any(source.inputs == (self,) for source in task.direct)
-        return [emit if goes_on else _sender(task, self.stream)]
+        if any(source.inputs == (self,) for source in task.direct):
+            return [emit]
+        send = _sender(task, self.stream)
+        if self.reads_contents:
+            return [send]
+        return [lambda batch: send(with_columns(batch, messages=[0] * len(batch)))]
 
     def describe(self) -> str:
-        return f"through {self.stream}"
+        return f"through {self.stream}{'' if self.reads_contents else ', keys only'}"
 
 
 @dataclass(eq=False, kw_only=True)

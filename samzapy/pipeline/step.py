@@ -72,6 +72,11 @@ class Step(ABC):
         return False
 
     @property
+    def reads_contents(self) -> bool:
+        """Whether it reads more of its messages than keys and times."""
+        return True
+
+    @property
     def has_positions(self) -> bool:
         """Whether each of its messages has the position of an input's message. Those that time makes have none."""
         return not self.keeps_time and all(parent.has_positions for parent in self.inputs)
@@ -127,7 +132,7 @@ class Step(ABC):
 
     def describe(self) -> str:
         """One line for `explain`."""
-        return self.kind
+        return self.signature
 
 
 def ignore(batch: Batch) -> None:
@@ -229,10 +234,6 @@ class Opening:
         """What each key of the table's messages at hand had before."""
         return self._befores.setdefault(table, [])
 
-    def port(self, step: Step, number: int) -> Port:
-        """The port of an input of a step."""
-        return Port(step, number, self)
-
     def seen_by(self, ports: Sequence[Port], types: Mapping[SystemStream, Any]) -> Context:
         """The context of the task, in which it reads these ports and nothing else."""
         marked = {name for port in ports for origin, name in port.origins.items() if self._is_marked(origin)}
@@ -254,7 +255,7 @@ class Opening:
 
     def behind(self, step: Step, stream: SystemStream) -> Port:
         """The port of a direct source: its messages are as old as the watermarks in its stream say."""
-        port, task = self.port(step, 0), self.context.task
+        port, task = Port(step, 0, self), self.context.task
         own = [ssp for ssp in port.origins if ssp.system_stream == stream]
 
         def advance() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from samzapy.pipeline.functions import Batch, made_of, of_batch, of_rows, selected, with_columns
+from samzapy.pipeline.stateless import Calling
 from samzapy.pipeline.step import OF_STEP, Opening, Receive, Step, StoreNeed, ignore
 from samzapy.pipeline.timed import Joiner
 
@@ -48,30 +49,26 @@ class TableStore(Step):
 
 
 @dataclass(eq=False, kw_only=True)
-class TableFilter(Step):
-    """The rows for which `predicate` is true. A row that no longer is one is deleted."""
+class TableFilter(Calling):
+    """The rows for which `function` is true. A row that no longer is one is deleted."""
 
     kind: ClassVar[str] = "filter"
-    predicate: Callable[..., Any]
-    is_batched = False
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        predicate = of_rows(self.predicate)
+        function = of_rows(self.function)
 
         def receive(batch: Batch) -> None:
-            rows = zip(batch.messages, predicate(batch), strict=True)
+            rows = zip(batch.messages, function(batch), strict=True)
             emit(with_columns(batch, messages=[row if wanted else None for row, wanted in rows]))
 
         return [receive]
 
 
 @dataclass(eq=False, kw_only=True)
-class TableMap(Step):
+class TableMap(Calling):
     """The result of `function` for each row."""
 
     kind: ClassVar[str] = "map"
-    function: Callable[..., Any]
-    is_batched = False
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         function = of_rows(self.function)

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.operators.event_time import Duration
-from samzapy.operators.folds import Aggregation
 from samzapy.operators.joins import AsOfJoin, Joined, StreamStreamJoin, TimeRules, Within
 from samzapy.operators.windows import (
     EventTimeWindows,
@@ -23,29 +22,26 @@ from samzapy.operators.windows import (
     WindowResult,
 )
 from samzapy.operators.windows.windows import Emission
-from samzapy.pipeline.aggregates import Named, keeps
+from samzapy.pipeline.aggregates import Folding, Named
 from samzapy.pipeline.functions import Batch
 from samzapy.pipeline.step import Opening, Port, Receive, Step, clock_of, ignore
 
 
 @dataclass(eq=False, kw_only=True)
-class Windows(Step):
+class Windows(Folding):
     """The aggregation of each window of a key, as messages with `key`, `start`, `end`, `kind` and the results."""
 
     kind: ClassVar[str] = "window"
-    keeps_state: ClassVar[bool] = True
-    skips_nulls: ClassVar[bool] = True
     keeps_time: ClassVar[bool] = True
     definition: WindowDefinition
-    fold: Aggregation
     result: str = ""
     emission: Emission = field(default_factory=OnClose)
     idle: Duration | None = None
     late: Late | None = None
 
     @property
-    def keeps_messages(self) -> bool:
-        return keeps(self.fold)
+    def reads_contents(self) -> bool:
+        return self.late is not None or super().reads_contents
 
     @property
     def signature(self) -> str:
@@ -56,7 +52,7 @@ class Windows(Step):
         return f"{self.definition.name}: {self.fold.name}{emission}"
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        port = task.port(self, 0)
+        port = Port(self, 0, task)
         results: list[WindowResult] = []
         late: list[IncomingMessageEnvelope] = []
         emit_late = None if self.late is None else task.emitters[self.late]
@@ -157,7 +153,7 @@ class JoinOfStreams(Step):
         return f"{self.kind} within {before} to {after} ms"
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        ports = [task.port(self, number) for number in (0, 1)]
+        ports = [Port(self, number, task) for number in (0, 1)]
         types = {port.stream: step.value_type for port, step in zip(ports, self.inputs, strict=True)}
         context, streams = task.seen_by(ports, types), (ports[0].stream, ports[1].stream)
         join: StreamStreamJoin | AsOfJoin

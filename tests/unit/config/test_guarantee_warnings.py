@@ -14,11 +14,7 @@ from samzapy.api.task import (
     WindowableTask,
 )
 from samzapy.config.error_policy import Action, Stage
-from samzapy.config.guarantee_warnings import (
-    COUNTS,
-    guarantee_warnings,
-    weak_copies,
-)
+from samzapy.config.guarantee_warnings import COUNTS, guarantee_warnings, weak_copies
 from samzapy.container.outputs.producers import refused, state_transactions, weakened_state
 from samzapy.system.clients import load_factory
 
@@ -63,10 +59,7 @@ SAID = [
         "skips those that came meanwhile",
     ),
     (
-        {
-            "systems.kafka.streams.page-views.samza.reset.offset": "true",
-            "systems.kafka.samza.offset.default": "oldest",
-        },
+        {"systems.kafka.streams.page-views.samza.reset.offset": "true", "systems.kafka.samza.offset.default": "oldest"},
         "systems.kafka.streams.page-views.samza.reset.offset",
         "repeats the messages still there",
     ),
@@ -186,10 +179,7 @@ def test_what_a_tasks_class_weakens_is_announced(load, guarantee, kind):
         ({"task.state.transactions": "false"}, "task.state.transactions"),
         ({"task.checkpoint.factory": "file", "task.checkpoint.path": "here"}, "task.checkpoint.factory"),
         ({"task.checkpoint.factory": "none"}, "task.checkpoint.factory"),
-        (
-            {"systems.other.samza.factory": "memory", "stores.s.changelog": "other.s"},
-            "stores.s.changelog",
-        ),
+        ({"systems.other.samza.factory": "memory", "stores.s.changelog": "other.s"}, "stores.s.changelog"),
     ],
 )
 def test_that_no_transaction_carries_the_state_is_announced(load, changes, key):

@@ -30,11 +30,7 @@ OTHER = {key.replace("stores.s.", "stores.t."): value for key, value in CHANGELO
         ({"views.output": "kafka.s"}, "views.output names it too"),
         ({"views.output": "s", "job.default.system": "kafka"}, "views.output names it too"),
         (
-            {
-                "metrics.reporters": "m",
-                "metrics.reporter.m.class": "snapshot",
-                "metrics.reporter.m.stream": "kafka.s",
-            },
+            {"metrics.reporters": "m", "metrics.reporter.m.class": "snapshot", "metrics.reporter.m.stream": "kafka.s"},
             "metrics.reporter.m.stream names it too",
         ),
         (
@@ -56,15 +52,9 @@ def test_a_changelog_that_is_another_stream_of_the_job_is_refused(problems, chan
 
 def test_a_changelog_in_the_checkpoint_topic_is_refused(problems):
     topic = "kafka.__samza_checkpoint_ver_1_for_views_1"
-    changes = {
-        **CHANGELOG,
-        **OTHER,
-        "stores.s.changelog": topic,
-    }
+    changes = {**CHANGELOG, **OTHER, "stores.s.changelog": topic}
     refused = "changelog: expected a separate stream, but it is"
-    assert problems(changes) == [
-        f"stores.s.{refused} the job's checkpoint topic, got '{topic}'",
-    ]
+    assert problems(changes) == [f"stores.s.{refused} the job's checkpoint topic, got '{topic}'"]
 
 
 def test_a_jobs_own_streams_are_its_changelogs_and_its_checkpoints(load):

@@ -125,8 +125,7 @@ def test_metrics_that_json_cannot_hold_are_left_out_and_numpys_are_numbers(clien
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/containers/0/attempts", "/containers/0/heartbeat", "/containers/0/failure", "/stop"],
+    "path", ["/containers/0/attempts", "/containers/0/heartbeat", "/containers/0/failure", "/stop"]
 )
 def test_a_change_without_the_token_is_forbidden(service, coordinator, path):
     assert ask(service, "POST", path, token=None).status == 403

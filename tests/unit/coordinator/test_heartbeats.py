@@ -10,16 +10,7 @@ from samzapy.clock import Measured
 from samzapy.coordinator.client import HttpLease
 from samzapy.coordinator.wire import Answer, Heartbeat, JobSpec, Registration, WireError, read
 from samzapy.errors import TaskMigrated
-from samzapy.job.lease import (
-    ContainerReport,
-    Directive,
-    Facts,
-    LogLine,
-    PartitionLag,
-    Stall,
-    TaskProgress,
-    UserFailure,
-)
+from samzapy.job.lease import ContainerReport, Directive, Facts, LogLine, PartitionLag, Stall, TaskProgress, UserFailure
 from samzapy.metrics.registry import NUMBERS, numbers_of
 from samzapy.strict_json import encode
 from samzapy.testing import ManualClock

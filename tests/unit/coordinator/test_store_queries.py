@@ -173,18 +173,12 @@ def test_an_absent_key_and_an_unknown_store_are_not_found(scene):
     status, found, _ = scene.get("/stores/counts", key="zz")
     assert (status, found["as_of"]) == (404, {"0": 17, "1": 5, "2": None, "3": 6})
     status, found, _ = scene.get("/stores/nowhere", key="a")
-    assert (status, found) == (
-        404,
-        {"error": "store 'nowhere': no such store; the job's stores are counts, numbers"},
-    )
+    assert (status, found) == (404, {"error": "store 'nowhere': no such store; the job's stores are counts, numbers"})
 
 
 def test_a_key_that_several_tasks_have_needs_a_partition(scene):
     status, found, _ = scene.get("/stores/counts", key="both")
-    assert (status, found["error"]) == (
-        409,
-        "store 'counts': several tasks have this key; add partition= (0, 1)",
-    )
+    assert (status, found["error"]) == (409, "store 'counts': several tasks have this key; add partition= (0, 1)")
     assert [scene.get("/stores/counts", key="both", partition=n)[1]["value"] for n in (0, 1)] == [0, 1]
 
 
@@ -295,10 +289,7 @@ def test_a_container_that_does_not_answer_in_time_is_503(empty):
         port = HttpAddress(f"http://127.0.0.1:{silent.getsockname()[1]}")
         empty.coordinator.report(ContainerReport("0", epoch, "running", port=port))
         status, found, _ = empty.get("/stores/counts", key="a", partition=0)
-    assert (status, found["error"]) == (
-        503,
-        "store 'counts': container 0 has not answered for 0.3 s; ask again",
-    )
+    assert (status, found["error"]) == (503, "store 'counts': container 0 has not answered for 0.3 s; ask again")
     status, found, _ = empty.get("/stores/counts", key="a", partition=0)
     assert (status, "container 0 does not answer" in found["error"]) == (503, True)
 

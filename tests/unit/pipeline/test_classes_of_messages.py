@@ -82,7 +82,7 @@ def test_tables_of_objects_join_by_a_foreign_key(kind):
 @pytest.mark.parametrize(
     "keep",
     [
-        lambda points: points.through().count(),
+        lambda points: points.through().to_table(),
         lambda points: points.to_table(),
         lambda points: points.reduce(lambda one, _: one),
         lambda points: points.window(Tumbling("1s")).aggregate(all=Collect()),

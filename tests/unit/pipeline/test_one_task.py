@@ -22,8 +22,7 @@ def test_one_task_sends_no_message_through_the_stream(partitions, between):
     with PipelineDriver(counts(), partitions=partitions) as driver:
         for key in "aba":
             driver.send("in", {"k": key}, key=key)
-        sent = [each for each in driver.outputs("counts-by-k").messages if each is not None]
-        assert len([each for each in sent if "k" in each]) == between
+        assert driver.outputs("counts-by-k").messages.count(0) == between  # a count needs no contents
         assert driver.outputs("out").pairs == [("a", 1), ("b", 1), ("a", 2)]
 
 
@@ -72,7 +71,7 @@ def test_a_table_behind_the_stream_joins_the_table_that_it_comes_from():
 
 def test_an_object_without_a_class_is_refused_as_with_several_tasks():
     pipeline = Pipeline("unnamed")
-    pipeline.stream("shop.in").map(Wrapped).key_by(lambda _: "k").count()
+    pipeline.stream("shop.in").map(Wrapped).key_by(lambda _: "k").process(lambda *_: None)
     with PipelineDriver(pipeline) as driver, pytest.raises(Exception, match="would come back as a dict"):
         driver.send("in", 1)
 

@@ -94,6 +94,25 @@ def test_a_repartitioned_message_counts_once_after_a_crash(keys):
         assert [driver.store("by-k-count", number).get("a") for number in (0, 1)].count(2) == 1
 
 
+READERS = [
+    (lambda keyed: keyed.aggregate(n=Count()), 0),
+    (lambda keyed: keyed.window(Tumbling("1m")).count(), 0),
+    (lambda keyed: keyed.aggregate(n=Count(), pages=Distinct(lambda view: view["page"])), {"page": "a"}),
+    (lambda keyed: (keyed.count(), keyed.to("shop.copy")), {"page": "a"}),
+    (lambda keyed: ((windows := keyed.window(Tumbling("1m"))).late(), windows.count()), {"page": "a"}),
+    (lambda keyed: None, {"page": "a"}),
+]
+
+
+@pytest.mark.parametrize(("read", "sent"), READERS, ids=["count", "window", "distinct", "two", "late", "nobody"])
+def test_contents_that_nobody_reads_behind_a_repartition_stay_behind(read, sent):
+    pipeline = Pipeline("views")
+    read(pipeline.stream("shop.in").key_by(lambda view: view["page"]).through())
+    with PipelineDriver(pipeline, partitions=2) as driver:
+        driver.send("in", {"page": "a"}, timestamp=START)
+        assert driver.outputs("views-by-page").messages == [sent]
+
+
 def test_windows_do_not_wait_for_tasks_without_a_partition():
     pipeline = Pipeline("uneven")
     counts = pipeline.stream("shop.narrow").key_by(lambda view: view["page"]).window(Tumbling("1m")).count()

@@ -41,9 +41,7 @@ def test_hidden_values_stay_hidden_after_travelling():
 
 
 #: Keys of job files with secret values. Every other key of `samzapy keys` is shown.
-OURS = {
-    "stores.{store}.backup.options.*",
-}
+OURS = {"stores.{store}.backup.options.*"}
 
 
 def test_of_all_known_keys_just_those_with_secrets_are_masked():

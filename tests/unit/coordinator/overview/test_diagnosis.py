@@ -126,11 +126,7 @@ CASES = {
     "event time": (
         job(running(), clocks=ClockStatus(stalled=ClockStall("Partition 0", "", 400.0))),
         steady(),
-        (
-            "bad",
-            "Event time is stuck: the job's clock has stood still for 400 s: it waits for Partition 0",
-            STATUS,
-        ),
+        ("bad", "Event time is stuck: the job's clock has stood still for 400 s: it waits for Partition 0", STATUS),
     ),
     "no slot": (
         job(running(), running(1, state="waiting", phase="", metrics={})),
@@ -145,11 +141,7 @@ CASES = {
     "restoring": (
         job(running(), running(1, phase="restoring", restoring=(400, 1_000))),
         steady(),
-        (
-            "warn",
-            "Container 1 is restoring: 40 % (400 of 1,000 changelog offsets)",
-            f"{LOGS} --container 1",
-        ),
+        ("warn", "Container 1 is restoring: 40 % (400 of 1,000 changelog offsets)", f"{LOGS} --container 1"),
     ),
     "lag grows": (
         job(running(lag=4_300), at=4.0),
@@ -170,11 +162,7 @@ CASES = {
             REPLAY,
         ),
     ),
-    "catching up": (
-        waits(5_000),
-        shrinking(),
-        ("warn", "The job catches up: lag 5,000, -100/s, done in 50 s", STATUS),
-    ),
+    "catching up": (waits(5_000), shrinking(), ("warn", "The job catches up: lag 5,000, -100/s, done in 50 s", STATUS)),
     "waiting messages": (
         waits(5_000),
         steady(5_000),
