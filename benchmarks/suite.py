@@ -12,16 +12,6 @@ from benchmarks.workloads.takeover import Takeover
 
 WORKLOADS: dict[str, type[Workload]] = {
     each.name: each
-    for each in (
-        PassThrough,
-        KeyedCount,
-        Restore,
-        RestoreLarge,
-        Restart,
-        Takeover,
-        Guarantees,
-        Tasks,
-        OperatorJobs,
-    )
+    for each in (PassThrough, KeyedCount, Restore, RestoreLarge, Restart, Takeover, Guarantees, Tasks, OperatorJobs)
 }
 VARIANTS = tuple(dict.fromkeys(variant for workload in WORKLOADS.values() for variant in workload.variants))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from benchmarks.latency.report import middle, tables
 from benchmarks.latency.running import Latency
 from benchmarks.peers.catalog import PEERS, Peer
-from benchmarks.peers.launchers import KEYED_COUNT
+from benchmarks.peers.launchers import KEYED_COUNT, REPARTITIONED
 from benchmarks.peers.report import Row as PeerRow
 from benchmarks.peers.report import rows as peer_rows
 from benchmarks.reporting.results import LATEST, RESULTS, ROOT, Spread, Summary, read
@@ -23,8 +23,12 @@ from benchmarks.workloads.base import BARE, LOCAL, SPARK
 from samzapy.bench.measuring import Measurement
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
-#: The plot of the page, and the one of the results.
-PLOT, MEASURED_PLOT = ROOT / "docs" / "pictures" / "peers.svg", RESULTS / "peers.svg"
+#: The plots of the results that there are, each with its copy for the page.
+PLOTS = {
+    plot: ROOT / "docs" / "pictures" / plot.name
+    for plot in (RESULTS / f"{name}.svg" for name in ("peers", "latency", "growth"))
+    if plot.exists()
+}
 #: What `make bench-latency` keeps, and the rate of the page's table.
 LATENCY, RATE = RESULTS / "latency.json", 10_000
 
@@ -90,9 +94,9 @@ class Figures(NamedTuple):
 
 
 def spread(found: Spread, digits: int) -> str:
-    """`1.02 (0.98 to 1.10)`"""
+    """`1.02 (0.98-1.10)`"""
     low, middle, high = (f"{value:.{digits}f}" for value in (found.min, found.median, found.max))
-    return f"{middle} ({low} to {high})"
+    return f"{middle} ({low}-{high})"
 
 
 def _ratio(workload: str, variant: str) -> str:
@@ -172,22 +176,18 @@ def peers_table(title: str, found: Sequence[PeerRow]) -> Lines:
     for row in found:
         times = "" if row.times is None else spread(row.times, 1)
         yield _row(
-            row.peer.label,
-            f"{row.rate.median:,.0f} k",
-            f"{row.cpu.median:.2f}",
-            times,
-            f"{row.memory_mib:,.0f}",
+            row.peer.label, f"{row.rate.median:,.0f} k", f"{row.cpu.median:.2f}", times, f"{row.memory_mib:,.0f}"
         )
 
 
 def latency_table(found: Sequence[Latency]) -> Lines:
     """A row for each stream processor: p50 and p99 in each guarantee and interval."""
     built = tables([item for item in found if item.rate == RATE])
-    yield from _head(f"{RATE:,} msg/s: p50 / p99", *built)
+    yield from _head(f"{RATE:,} msg/s: ms at p50/p99", *built)
     for name in dict.fromkeys(item.name for item in found):
         runs = (rows.get(name, {}).get(RATE, ()) for rows in built.values())
         yield _row(
-            name, *(f"{middle(item, 'p50_ms'):.1f} / {middle(item, 'p99_ms'):.1f} ms" if item else "" for item in runs)
+            name, *(f"{middle(item, 'p50_ms'):.1f}/{middle(item, 'p99_ms'):.0f}" if item else "" for item in runs)
         )
 
 
@@ -195,17 +195,19 @@ def of_files() -> dict[str, str]:
     """The text of every table of the page, by name, from the kept results."""
     result = Figures(read(LATEST))
     texts = {name: list(table(result)) for name, table in TABLES.items()}
-    runs = _peer_runs()
-    texts["peers-keyed-count"] = list(peers_table("keyed count", peer_rows(_as_measured(runs), KEYED_COUNT, runs)))
+    for workload in (KEYED_COUNT, REPARTITIONED):
+        runs = _peer_runs(workload)
+        rows = peer_rows(_as_measured(runs), workload, runs)
+        texts[f"peers-{workload}"] = list(peers_table(workload.replace("-", " "), rows))
     if LATENCY.exists():
         kept = json.loads(LATENCY.read_text(encoding="utf-8"))["runs"]
         texts["latency"] = list(latency_table([Latency(**run) for run in kept]))
     return {name: "\n".join(lines) for name, lines in texts.items()}
 
 
-def _peer_runs() -> dict[str, list[Measurement]]:
-    """The repeats of each stream processor's keyed count, by label."""
-    kept = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))["workloads"][KEYED_COUNT]
+def _peer_runs(workload: str) -> dict[str, list[Measurement]]:
+    """The repeats of each stream processor, by label."""
+    kept = json.loads((RESULTS / "peers.json").read_text(encoding="utf-8"))["workloads"][workload]
     return {label: [Measurement.from_json(run) for run in peer["repeats"]] for label, peer in kept.items()}
 
 
@@ -227,9 +229,8 @@ def with_tables(page: str, made: Mapping[str, str]) -> str:
 def main() -> None:
     """Rewrite the page and its plots."""
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), of_files()), encoding="utf-8")
-    PLOT.write_bytes(MEASURED_PLOT.read_bytes())
-    if LATENCY.exists():
-        (PLOT.parent / "latency.svg").write_bytes((RESULTS / "latency.svg").read_bytes())
+    for plot, copy in PLOTS.items():
+        copy.write_bytes(plot.read_bytes())
 
 
 if __name__ == "__main__":

@@ -69,13 +69,7 @@ class Workload(ABC):
         return measure(command, program=Program(Path(sys.executable), ROOT))
 
     def _job(
-        self,
-        name: str,
-        runner: str,
-        overrides: Mapping[str, str],
-        marks: Path | None = None,
-        *,
-        compiled: bool = True,
+        self, name: str, runner: str, overrides: Mapping[str, str], marks: Path | None = None, *, compiled: bool = True
     ) -> Measurement:
         folder = self._kafka.folder / self._kafka.unique("state")
         config = {

@@ -28,14 +28,7 @@ from samzapy.bench.tasks import Marked
 from samzapy.operators.joins import AsOfJoin, StreamStreamJoin, Within
 from samzapy.operators.persistent import Count as Counted
 from samzapy.operators.persistent import Keyed, NonWindowState, PersistentBatchTask, PersistentState, PersistentTask
-from samzapy.operators.windows import (
-    Count,
-    EventTimeWindows,
-    Sessions,
-    Tumbling,
-    WindowDefinition,
-    WindowedAggregation,
-)
+from samzapy.operators.windows import Count, EventTimeWindows, Sessions, Tumbling, WindowDefinition, WindowedAggregation
 from samzapy.storage.views import HeapStore
 
 #: The key of the job file with the operator's name.

@@ -37,10 +37,7 @@ class Restore(BesideBareLoop):
         measured = self._job("keyed-count", runner, self._config)
         more = measured.more
         return replace(
-            measured,
-            messages=more["restored_records"],
-            seconds=more["restored_s"],
-            cpu_s=more["cpu_to_ready_s"],
+            measured, messages=more["restored_records"], seconds=more["restored_s"], cpu_s=more["cpu_to_ready_s"]
         )
 
 

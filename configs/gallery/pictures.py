@@ -165,13 +165,7 @@ def picture(path: Path) -> Iterator[Axes]:
     plt.close(figure)
 
 
-PICTURES: tuple[Callable[[Axes], None], ...] = (
-    visits,
-    card_fraud,
-    shopper_features,
-    customer_orders,
-    unique_orders,
-)
+PICTURES: tuple[Callable[[Axes], None], ...] = (visits, card_fraud, shopper_features, customer_orders, unique_orders)
 
 
 def draw(folder: Path) -> None:

@@ -115,11 +115,7 @@ class Moved:
 
 
 def move_positions(
-    config: JobConfig,
-    model: JobModel,
-    move: Move,
-    wait: Callable[[float], object],
-    clock: Clock = SYSTEM_CLOCK,
+    config: JobConfig, model: JobModel, move: Move, wait: Callable[[float], object], clock: Clock = SYSTEM_CLOCK
 ) -> list[Moved]:
     """Commit other positions for a job that is not running.
 

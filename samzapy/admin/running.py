@@ -27,14 +27,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import RunEnd, open_job
 from samzapy.container.supervision.logs import PageAddress
-from samzapy.errors import (
-    ConfigError,
-    EnvironmentFailure,
-    RestoreStalled,
-    RetriableError,
-    SamzapyError,
-    Unreachable,
-)
+from samzapy.errors import ConfigError, EnvironmentFailure, RestoreStalled, RetriableError, SamzapyError, Unreachable
 from samzapy.storage.local.directory import locking_pid, store_directory
 
 #: Stands in place of a driver's pid when a tool owns the job: nothing was started.

@@ -47,13 +47,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.config.task import Guarantee
 from samzapy.container.outputs.producers import StateTransactions, fence, refused, state_transactions, transactional_id
 from samzapy.container.supervision.job_records import open_job, this_run
-from samzapy.errors import (
-    ConfigError,
-    EnvironmentFailure,
-    JobTakenOver,
-    TransactionsRefused,
-    UnknownStream,
-)
+from samzapy.errors import ConfigError, EnvironmentFailure, JobTakenOver, TransactionsRefused, UnknownStream
 from samzapy.job.planner import JobModel
 from samzapy.storage.changelog.topic import STALL_S, Tail, first_records, foreign_records
 from samzapy.system.clients import SystemClients

@@ -50,15 +50,7 @@ class TopicCheckpointStore:
     #: Seconds that a read may go without progress; then RestoreError.
     patience_s = 60.0
 
-    def __init__(
-        self,
-        system: str,
-        spec: StreamSpec,
-        task: str,
-        clients: Clients,
-        *,
-        job: tuple[str, str],
-    ) -> None:
+    def __init__(self, system: str, spec: StreamSpec, task: str, clients: Clients, *, job: tuple[str, str]) -> None:
         """The topic is created by `spec` if it does not exist. `job`: name and id."""
         self._system, self._spec, self._task, self._job = system, spec, task, job
         self._clients = clients

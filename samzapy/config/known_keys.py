@@ -34,10 +34,7 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     ("app.class", "task.class comes first"),
     ("app.runner.class app.mode app.run.id", "`samzapy run` is the runner"),
     ("job.factory.class", "--runner and job.spark.master say where containers run"),
-    (
-        "job.coordinator.monitor-input-regex.frequency.ms",
-        "job.inputs.refresh.ms has the driver look for new inputs",
-    ),
+    ("job.coordinator.monitor-input-regex.frequency.ms", "job.inputs.refresh.ms has the driver look for new inputs"),
     (
         "job.config.rewriter.*",
         "samzapy takes one file and --config key=value; of rewriters it knows RegExTopicGenerator",
@@ -49,10 +46,7 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
         ),
         "a container has one thread",
     ),
-    (
-        "job.systemstreampartition.input.expansion.enabled",
-        "with state, new partitions always go to their keys' tasks",
-    ),
+    ("job.systemstreampartition.input.expansion.enabled", "with state, new partitions always go to their keys' tasks"),
     ("yarn.* cluster-manager.* container.* blob.store.* fs.*", "Spark places and limits containers"),
     ("task.opts task.java.home task.execute task.command.class task.log4j.*", "there is no JVM to launch"),
     ("task.checkpoint.segment.bytes", "use systems.SYSTEM.default.stream.segment.bytes"),

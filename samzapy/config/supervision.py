@@ -65,11 +65,7 @@ def parse_supervision(reader: Reader) -> SupervisionConfig:
 
 
 _SNAPSHOT, _LOG, _JMX = "snapshot", "log", "jmx"
-_JAVA = {
-    "MetricsSnapshotReporterFactory": _SNAPSHOT,
-    "LoggingMetricsReporterFactory": _LOG,
-    "JmxReporterFactory": _JMX,
-}
+_JAVA = {"MetricsSnapshotReporterFactory": _SNAPSHOT, "LoggingMetricsReporterFactory": _LOG, "JmxReporterFactory": _JMX}
 _REPORTERS = choice(_SNAPSHOT, _LOG, "otel")
 
 

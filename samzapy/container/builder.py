@@ -21,11 +21,7 @@ from samzapy.container.commit_protocol import AtMostOnce, CommitProtocol, StateW
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.inputs.inputs import Inputs, container_inputs
-from samzapy.container.inputs.starting_offsets import (
-    StartingPositions,
-    committed_changelogs,
-    own_changelog_ends,
-)
+from samzapy.container.inputs.starting_offsets import StartingPositions, committed_changelogs, own_changelog_ends
 from samzapy.container.outputs.producers import TaskProducers, transactional_id
 from samzapy.container.run_loop import LoopControl, RunLoop
 from samzapy.container.side_inputs import SideInputs, fill_stores

@@ -88,11 +88,7 @@ def container_port(
 
     views = [_view("/metrics", series, CONTENT_TYPE), _view("/snapshot", lambda: encode(metrics.snapshot()), _JSON)]
     calls = [Route("/questions", stores.endpoint, methods=["POST"])] if config.supervision.query.enabled else []
-    guard = Guard(
-        Starlette(routes=calls),
-        Starlette(routes=views),
-        Tokens(settings.token),
-    )
+    guard = Guard(Starlette(routes=calls), Starlette(routes=views), Tokens(settings.token))
     identity = made_for(settings.host, datetime.now(timezone.utc)) if settings.secure else None
     # Asked for first: a server closes its socket.
     number = opened.getsockname()[1]
@@ -100,11 +96,7 @@ def container_port(
     server = HttpServer(guard, {opened: identity}, "container")
     lease.port = HttpAddress(f"{scheme}://{host}:{number}", fingerprint)
     # A port that the job file names is somebody's address.
-    logger.log(
-        logging.INFO if first else logging.DEBUG,
-        "Metrics are served on %s/metrics",
-        lease.port.url,
-    )
+    logger.log(logging.INFO if first else logging.DEBUG, "Metrics are served on %s/metrics", lease.port.url)
     try:
         yield
     finally:

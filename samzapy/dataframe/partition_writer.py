@@ -16,12 +16,7 @@ from pyspark.sql import types as sql
 
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import (
-    OutgoingRecord,
-    SystemProducer,
-    change_columns,
-    send_columns,
-)
+from samzapy.api.system import OutgoingRecord, SystemProducer, change_columns, send_columns
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.outputs.producers import transactional_id

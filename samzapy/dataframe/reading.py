@@ -52,13 +52,7 @@ from samzapy.runner.spark.sources import private_folder, spark_context
 from samzapy.runner.spark.user_code import arrive, pickled_code, shipped_files
 from samzapy.serializers import decode_failure, serde_registry
 from samzapy.storage.changelog.topic import scan
-from samzapy.storage.inspection import (
-    ChangelogReader,
-    Contents,
-    Entry,
-    Selection,
-    store_of,
-)
+from samzapy.storage.inspection import ChangelogReader, Contents, Entry, Selection, store_of
 from samzapy.storage.spec import store_specs
 from samzapy.system.clients import SystemClients, job_clients
 
@@ -200,10 +194,7 @@ class ChangelogPart:
     @contextmanager
     def opened(self, config: JobConfig, store: StoreConfig) -> Iterator[Contents]:
         """The entries, for the duration of the context. Raises the errors of reading them."""
-        with (
-            TemporaryFolder("store") as folder,
-            closing(job_clients(config, PURPOSE)) as clients,
-        ):
+        with TemporaryFolder("store") as folder, closing(job_clients(config, PURPOSE)) as clients:
             now = clients.admin(self.ssp.system).offsets([self.ssp])[self.ssp]
             if now.upcoming < self.log.upcoming:
                 raise EnvironmentFailure(

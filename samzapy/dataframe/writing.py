@@ -101,12 +101,7 @@ class ChangelogWrite:
     """Writes a store's changelog, a partition per Spark task."""
 
     def __init__(
-        self,
-        store: StoreConfig,
-        tasks: Mapping[int, str],
-        partitions: int,
-        clients: SystemClients,
-        patience_s: float,
+        self, store: StoreConfig, tasks: Mapping[int, str], partitions: int, clients: SystemClients, patience_s: float
     ) -> None:
         """`tasks`: names by changelog partition. `patience_s`: seconds to wait for an open transaction in the
         changelog."""
@@ -198,11 +193,7 @@ def frame_records(
 
 
 def checkpoint_updates(
-    config: JobConfig,
-    store: StoreConfig,
-    tasks: JobTasks,
-    starts: Positions,
-    written: Sequence[PartitionWritten],
+    config: JobConfig, store: StoreConfig, tasks: JobTasks, starts: Positions, written: Sequence[PartitionWritten]
 ) -> dict[str, Checkpoint]:
     """The update of each task's checkpoint: the start of its inputs, and the last offset of its changelog."""
     last = {part.partition: {store.name: part.last_offset} for part in written if part.last_offset >= 0}

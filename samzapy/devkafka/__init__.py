@@ -3,9 +3,4 @@
 from samzapy.devkafka.broker import DevBroker, RunningBroker
 from samzapy.devkafka.runtime import Listener, kafka_versions
 
-__all__ = [
-    "DevBroker",
-    "Listener",
-    "RunningBroker",
-    "kafka_versions",
-]
+__all__ = ["DevBroker", "Listener", "RunningBroker", "kafka_versions"]

@@ -186,10 +186,7 @@ class Listener(NamedTuple):
 
 
 def server_properties(
-    port: int,
-    controller_port: int,
-    listeners: Sequence[Listener] = (),
-    properties: Mapping[str, str] | None = None,
+    port: int, controller_port: int, listeners: Sequence[Listener] = (), properties: Mapping[str, str] | None = None
 ) -> str:
     """The text of `server.properties`: one node, loopback only, no automatic topics, short time-outs.
 

@@ -2,11 +2,4 @@
 
 from samzapy.java.finder import KAFKA, SPARK, InstalledSpark, Java, find_java, installed_spark
 
-__all__ = [
-    "KAFKA",
-    "SPARK",
-    "InstalledSpark",
-    "Java",
-    "find_java",
-    "installed_spark",
-]
+__all__ = ["KAFKA", "SPARK", "InstalledSpark", "Java", "find_java", "installed_spark"]

@@ -441,10 +441,7 @@ def refusal(
 
 
 def refuse_further_tasks(
-    config: JobConfig,
-    counts: Mapping[SystemStream, int],
-    new: Iterable[SystemStream],
-    tasks: Collection[str],
+    config: JobConfig, counts: Mapping[SystemStream, int], new: Iterable[SystemStream], tasks: Collection[str]
 ) -> None:
     """Raise EnvironmentFailure, with a line for each, for `new` inputs that a job with these `tasks` cannot take."""
     reasons = [reason for stream in sorted(new) if (reason := refusal(config, stream, counts[stream], tasks))]

@@ -9,11 +9,4 @@ dashboard       a Grafana dashboard, and the alert rules of `rules.yml`
 from samzapy.metrics.registry import Registry, UserMetrics
 from samzapy.metrics.reporters import Publish, Reporter, SnapshotHeader, reporters
 
-__all__ = [
-    "Publish",
-    "Registry",
-    "Reporter",
-    "SnapshotHeader",
-    "UserMetrics",
-    "reporters",
-]
+__all__ = ["Publish", "Registry", "Reporter", "SnapshotHeader", "UserMetrics", "reporters"]

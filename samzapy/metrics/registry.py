@@ -220,11 +220,7 @@ def everything(group: str, name: str) -> bool:  # noqa: ARG001
 
 
 def container_series(
-    job: str,
-    container: str,
-    tasks: Collection[str],
-    registry: Registry,
-    is_shown: IsShown = everything,
+    job: str, container: str, tasks: Collection[str], registry: Registry, is_shown: IsShown = everything
 ) -> Series:
     """The series of a container. Groups named in `tasks` belong to tasks; `is_shown` gets group and name."""
     series, place = Series(), (("job", job), ("container", container))

@@ -34,13 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class PipelineTask(
-    BatchTask[Any, Any],
-    InitableTask,
-    WindowableTask,
-    TimerTask,
-    ClosableTask,
-    PartitionListenerTask,
-    CopartitionedTask,
+    BatchTask[Any, Any], InitableTask, WindowableTask, TimerTask, ClosableTask, PartitionListenerTask, CopartitionedTask
 ):
     """Runs the steps of `plan` in one task."""
 

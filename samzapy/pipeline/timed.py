@@ -14,13 +14,7 @@ from typing import Any, ClassVar
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.operators.event_time import Duration
 from samzapy.operators.joins import AsOfJoin, Joined, StreamStreamJoin, TimeRules, Within
-from samzapy.operators.windows import (
-    EventTimeWindows,
-    OnClose,
-    WindowDefinition,
-    WindowedAggregation,
-    WindowResult,
-)
+from samzapy.operators.windows import EventTimeWindows, OnClose, WindowDefinition, WindowedAggregation, WindowResult
 from samzapy.operators.windows.windows import Emission
 from samzapy.pipeline.aggregates import Folding, Named
 from samzapy.pipeline.functions import Batch

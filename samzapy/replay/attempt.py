@@ -267,12 +267,7 @@ class Replay:
             yield self._step("windows and timers", (), partial(_turns, loop))
 
     def _step(
-        self,
-        at: str,
-        rows: Sequence[Row] = (),
-        work: Callable[[], object] = lambda: None,
-        *,
-        commit: bool = True,
+        self, at: str, rows: Sequence[Row] = (), work: Callable[[], object] = lambda: None, *, commit: bool = True
     ) -> Step:
         """Do the work and commit it; a failure ends the replay."""
         recorder, ended = self._past.recorder, False

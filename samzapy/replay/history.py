@@ -189,11 +189,7 @@ class _Gaps:
 
 
 def lost_state(
-    consumer_of: Callable[[str], SystemConsumer],
-    state: CommittedRecords,
-    log: OffsetRange,
-    *,
-    deletions_kept: bool,
+    consumer_of: Callable[[str], SystemConsumer], state: CommittedRecords, log: OffsetRange, *, deletions_kept: bool
 ) -> str | None:
     """The reason why the records may differ from the commit's, None if they are the same.
 

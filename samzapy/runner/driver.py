@@ -45,14 +45,7 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure
 from samzapy.failpoints import reach
 from samzapy.job.lease import Facts, UserFailure
-from samzapy.job.planner import (
-    check_copartitioned,
-    find_inputs,
-    follow_growth,
-    from_json,
-    keeps_state,
-    refusal,
-)
+from samzapy.job.planner import check_copartitioned, find_inputs, follow_growth, from_json, keeps_state, refusal
 from samzapy.runner.base import PreparedJob, RunOptions
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.handover import OwnershipWatch

@@ -27,12 +27,7 @@ def checked(config: JobConfig, runner: Callable[[], Runner]) -> tuple[JobConfig,
 
 
 def launch(
-    config: JobConfig,
-    runner: Runner,
-    options: RunOptions,
-    shown: AbstractContextManager[object],
-    *,
-    until_end: bool,
+    config: JobConfig, runner: Runner, options: RunOptions, shown: AbstractContextManager[object], *, until_end: bool
 ) -> JobOutcome:
     """Run a job to its end as `launch_once` does, and again from the beginning as often as it has to."""
     after: str | None = ""

@@ -23,12 +23,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores.changelogs import StoreSource
 from samzapy.errors import ForeignRecords, StateLost
 from samzapy.storage.backup.snapshot import open_backup, snapshot_reader
-from samzapy.storage.changelog.restore import (
-    ProgressCallback,
-    ShouldStop,
-    never,
-    run_restores,
-)
+from samzapy.storage.changelog.restore import ProgressCallback, ShouldStop, never, run_restores
 from samzapy.storage.changelog.topic import (
     ChangelogEnd,
     ChangelogOrigin,

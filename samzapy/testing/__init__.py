@@ -13,13 +13,4 @@ from samzapy.testing.job import Outputs
 from samzapy.testing.runner import FinishedRun, Input, TestRunner
 from samzapy.testing.store import OpenStore, open_store
 
-__all__ = [
-    "FinishedRun",
-    "Input",
-    "ManualClock",
-    "OpenStore",
-    "Outputs",
-    "TaskTestDriver",
-    "TestRunner",
-    "open_store",
-]
+__all__ = ["FinishedRun", "Input", "ManualClock", "OpenStore", "Outputs", "TaskTestDriver", "TestRunner", "open_store"]

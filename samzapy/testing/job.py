@@ -199,12 +199,7 @@ class Streams:
         return self._plain[name]
 
     def _decoded(
-        self,
-        stream: SystemStream,
-        partition: int | None,
-        serdes: tuple[Serde | None, Serde | None],
-        *,
-        committed: bool,
+        self, stream: SystemStream, partition: int | None, serdes: tuple[Serde | None, Serde | None], *, committed: bool
     ) -> Outputs:
         numbers = range(self.partitions(stream)) if partition is None else (partition,)
         decoder, result = Decoder(*serdes), Outputs()

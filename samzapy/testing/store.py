@@ -114,11 +114,7 @@ class OpenStore:
     """A store with the two events from outside: a commit and a crash."""
 
     def __init__(
-        self,
-        store: StoreConfig,
-        directory: Path,
-        changelogs: ChangelogSystem,
-        opener: Callable[[], StoreOpener],
+        self, store: StoreConfig, directory: Path, changelogs: ChangelogSystem, opener: Callable[[], StoreOpener]
     ) -> None:
         """`directory`: where the local files are, if the engine keeps any."""
         self._config = store

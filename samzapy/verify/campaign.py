@@ -114,17 +114,7 @@ class Row:
         }
 
 
-COLUMNS = (
-    "scenario",
-    "events",
-    "faults",
-    "lost",
-    "duplicated",
-    "reordered",
-    "mismatches",
-    "recovery s",
-    "verdict",
-)
+COLUMNS = ("scenario", "events", "faults", "lost", "duplicated", "reordered", "mismatches", "recovery s", "verdict")
 
 
 def cells(rows: Sequence[Row], name: str = "all") -> tuple[str, ...]:

@@ -40,14 +40,7 @@ class Feeder:
     `acknowledged` is the number in the log, `ends` the same by partition."""
 
     def __init__(
-        self,
-        producer: SystemProducer,
-        stream: str,
-        partitions: int,
-        events: Iterator[Event],
-        *,
-        burst: int,
-        seed: str,
+        self, producer: SystemProducer, stream: str, partitions: int, events: Iterator[Event], *, burst: int, seed: str
     ) -> None:
         self._producer = producer
         self.stream = stream

@@ -44,12 +44,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # Positions of keys in bulk.
     "numpy": ("samzapy/storage/changelog",),
     # JSON on hot paths: serdes and rows.
-    "orjson": (
-        "samzapy/admin",
-        "samzapy/bench",
-        "samzapy/serializers",
-        "samzapy/system/database",
-    ),
+    "orjson": ("samzapy/admin", "samzapy/bench", "samzapy/serializers", "samzapy/system/database"),
     # An exporter of metrics; imported only for a job that has one.
     "opentelemetry": ("samzapy/metrics",),
     # The text that Prometheus reads.

@@ -21,12 +21,7 @@ from samzapy.container.side_inputs import SideInputRestore, SideInputs
 from samzapy.coordinator import client as client_module
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
 from samzapy.coordinator.wire import JobSpec, Registration
-from samzapy.errors import (
-    EnvironmentFailure,
-    ProducerError,
-    RetriableError,
-    TaskMigrated,
-)
+from samzapy.errors import EnvironmentFailure, ProducerError, RetriableError, TaskMigrated
 from samzapy.storage.backup.folder import open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader, newest_snapshot
 from samzapy.storage.local.marker import Acceptance, Marker, StoreIdentity

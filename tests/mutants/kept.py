@@ -36,18 +36,8 @@ _OWNERS = (
         "",
         (_COPIES,),
     ),
-    Mutant(
-        "samzapy/dataframe/copying.py",
-        "            check_owner=ownership.poll,\n",
-        "",
-        (_COPIES,),
-    ),
-    Mutant(
-        "samzapy/runner/prepare.py",
-        "    refuse_copied(checkpoints, config.stores)\n",
-        "",
-        (_COPIES,),
-    ),
+    Mutant("samzapy/dataframe/copying.py", "            check_owner=ownership.poll,\n", "", (_COPIES,)),
+    Mutant("samzapy/runner/prepare.py", "    refuse_copied(checkpoints, config.stores)\n", "", (_COPIES,)),
     Mutant(
         "samzapy/container/supervision/job_records.py",
         'return asked is not None and asked.get("run") == self.run_id',
@@ -66,12 +56,7 @@ _OWNERS = (
         "if self._abandoned or grant is None:",
         (_LEASES,),
     ),
-    Mutant(
-        "samzapy/coordinator/leases.py",
-        "monotonic() >= grant.expires",
-        "monotonic() > grant.expires",
-        (_LEASES,),
-    ),
+    Mutant("samzapy/coordinator/leases.py", "monotonic() >= grant.expires", "monotonic() > grant.expires", (_LEASES,)),
     Mutant(
         "samzapy/coordinator/leases.py",
         "max(self._last_epoch + 1, self._clock.wall_ms() if self._by_clock else 0)",
@@ -85,12 +70,7 @@ _OWNERS = (
         "if grant is not None:\n            grant.state = state",
         (_LEASES,),
     ),
-    Mutant(
-        "samzapy/coordinator/leases.py",
-        "if grant.state is not ContainerState.DONE:\n",
-        "if True:\n",
-        (_LEASES,),
-    ),
+    Mutant("samzapy/coordinator/leases.py", "if grant.state is not ContainerState.DONE:\n", "if True:\n", (_LEASES,)),
 )
 
 #: The embedded systems.
@@ -145,10 +125,7 @@ _INPUTS = (
         ("tests/unit/job/test_inputs.py",),
     ),
     Mutant(
-        "samzapy/job/planner.py",
-        "    if not ever:\n        return set()\n",
-        "",
-        ("tests/unit/job/test_inputs.py",),
+        "samzapy/job/planner.py", "    if not ever:\n        return set()\n", "", ("tests/unit/job/test_inputs.py",)
     ),
     Mutant(
         "samzapy/container/supervision/job_records.py",
@@ -296,10 +273,7 @@ _LOOP = (
         (_POLICIES + "::test_ignored_exceptions_are_skipped_at_once_and_the_others_are_not",),
     ),
     Mutant(
-        "samzapy/container/errors/recovery.py",
-        "        return failure.refused\n",
-        "        return True\n",
-        (_CAUSES,),
+        "samzapy/container/errors/recovery.py", "        return failure.refused\n", "        return True\n", (_CAUSES,)
     ),
     Mutant(
         "samzapy/container/errors/recovery.py",
@@ -458,12 +432,7 @@ _COMMITS: tuple[Mutant, ...] = (
         'return f"{self.name}-1"',
         (_OWNED,),
     ),
-    Mutant(
-        "samzapy/config/job.py",
-        "self.id.replace('-', '~')",
-        "self.id",
-        (_OWNED,),
-    ),
+    Mutant("samzapy/config/job.py", "self.id.replace('-', '~')", "self.id", (_OWNED,)),
     Mutant(
         "samzapy/container/errors/user_failures.py",
         "self._ids.letter(envelope, number)",
@@ -500,17 +469,9 @@ _COMMITS: tuple[Mutant, ...] = (
         "if False:",
         (_FOREIGN,),
     ),
+    Mutant("samzapy/storage/changelog/topic.py", "        if first > self.end:\n", "        if False:\n", (_END,)),
     Mutant(
-        "samzapy/storage/changelog/topic.py",
-        "        if first > self.end:\n",
-        "        if False:\n",
-        (_END,),
-    ),
-    Mutant(
-        "samzapy/storage/changelog/topic.py",
-        "        if log.upcoming > self.end:\n",
-        "        if False:\n",
-        (_END,),
+        "samzapy/storage/changelog/topic.py", "        if log.upcoming > self.end:\n", "        if False:\n", (_END,)
     ),
     Mutant(
         "samzapy/storage/changelog/topic.py",
@@ -518,24 +479,14 @@ _COMMITS: tuple[Mutant, ...] = (
         "tail = Tail(self.ssp, self.end, until)\n",
         (_END,),
     ),
-    Mutant(
-        "samzapy/admin/take_over.py",
-        "    return previous.transactional_ids\n",
-        "    return ()\n",
-        (_OWNED,),
-    ),
+    Mutant("samzapy/admin/take_over.py", "    return previous.transactional_ids\n", "    return ()\n", (_OWNED,)),
     Mutant(
         "samzapy/admin/take_over.py",
         "owner.job is not None and owner.job != (config.name, config.id)",
         "False",
         (_OWNED,),
     ),
-    Mutant(
-        "samzapy/admin/take_over.py",
-        "        wait(longest_ms / 1000)\n",
-        "        pass\n",
-        (_OWNED,),
-    ),
+    Mutant("samzapy/admin/take_over.py", "        wait(longest_ms / 1000)\n", "        pass\n", (_OWNED,)),
     Mutant(
         "samzapy/admin/take_over.py",
         "        for run in fresh:\n",
@@ -635,12 +586,7 @@ _ANSWERED = (
         "bool(answer)",
         ("tests/unit/runner/test_handover.py",),
     ),
-    Mutant(
-        "samzapy/runner/handover.py",
-        "self.restart = asked.by.id",
-        "pass",
-        ("tests/unit/runner/test_handover.py",),
-    ),
+    Mutant("samzapy/runner/handover.py", "self.restart = asked.by.id", "pass", ("tests/unit/runner/test_handover.py",)),
     Mutant(
         "samzapy/runner/base.py",
         "            self.failures = 0\n",
@@ -667,10 +613,7 @@ _TIME = (
         (_CLOCK,),
     ),
     Mutant(
-        "samzapy/container/event_time/clock.py",
-        "offsets[ssp] >= committed.get(ssp, offsets[ssp])",
-        "True",
-        (_CLOCK,),
+        "samzapy/container/event_time/clock.py", "offsets[ssp] >= committed.get(ssp, offsets[ssp])", "True", (_CLOCK,)
     ),
     Mutant(
         "samzapy/container/event_time/clock.py",
@@ -719,12 +662,7 @@ _NATIVE = (
         "        if (failed) {\n",
         ("tests/unit/native/test_native_entries.py",),
     ),
-    Mutant(
-        "samzapy/native/fetch.c",
-        "messages[end]->topic == first->topic &&",
-        "1 &&",
-        _QUEUES,
-    ),
+    Mutant("samzapy/native/fetch.c", "messages[end]->topic == first->topic &&", "1 &&", _QUEUES),
     Mutant("samzapy/native/produce.c", "    Py_DECREF(pairs);\n", "", _QUEUES),
     Mutant(
         "samzapy/system/kafka/client.py",

@@ -384,16 +384,7 @@ class ContainerMachine:
         """Nothing: `settle` compares."""
 
 
-STEPS = {
-    "post": 3,
-    "turn": 6,
-    "commit": 2,
-    "crash": 1,
-    "crash_at": 3,
-    "succeed": 2,
-    "move": 1,
-    "settle": 1,
-}
+STEPS = {"post": 3, "turn": 6, "commit": 2, "crash": 1, "crash_at": 3, "succeed": 2, "move": 1, "settle": 1}
 
 
 @pytest.fixture(autouse=True)

@@ -189,10 +189,7 @@ class CrashJob:
     @contextmanager
     def _checkpoints(self):
         config = load_job(self.flat)
-        with (
-            closing(job_clients(config, "test")) as clients,
-            closing(manager_for(config, clients)) as checkpoints,
-        ):
+        with closing(job_clients(config, "test")) as clients, closing(manager_for(config, clients)) as checkpoints:
             yield checkpoints
 
     def ids_before(self, positions):

@@ -34,11 +34,7 @@ SPARK = {
 }
 _SAME_PYTHON = {"spark.pyspark.python": sys.executable}
 #: This machine's name may resolve to any address, or to none.
-_KEYS = {
-    "job.spark.lease.ms": "10000",
-    "task.guarantee": "exactly-once",
-    "job.spark.coordinator.host": "127.0.0.1",
-}
+_KEYS = {"job.spark.lease.ms": "10000", "task.guarantee": "exactly-once", "job.spark.coordinator.host": "127.0.0.1"}
 
 
 class YarnJob(NumberedJob):

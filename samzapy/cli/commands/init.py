@@ -45,10 +45,7 @@ class _Kind(NamedTuple):
 _KINDS = {
     "count": _Kind("Counts the visits of each visitor.", ("counts",), "visits", ("count",)),
     "windows": _Kind(
-        "Counts the visits of each visitor per minute.",
-        ("counts", "late"),
-        "",
-        ("windows", "pipeline", "count"),
+        "Counts the visits of each visitor per minute.", ("counts", "late"), "", ("windows", "pipeline", "count")
     ),
     "join": _Kind("Joins orders with their payments.", ("settled",), "", ("join", "pipeline")),
     "batch": _Kind("Counts the visits of each visitor, a batch at a time.", ("counts",), "visits", ("batch", "count")),

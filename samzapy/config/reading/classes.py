@@ -43,10 +43,7 @@ SYSTEMS = KnownClasses(
 
 _ROCKSDB = "samzapy.storage.rocksdb:RocksDbStorageEngineFactory"
 _IN_MEMORY = "samzapy.storage.kv:InMemoryStorageEngineFactory"
-_JAVA_ENGINES = {
-    "RocksDbKeyValueStorageEngineFactory": _ROCKSDB,
-    "InMemoryKeyValueStorageEngineFactory": _IN_MEMORY,
-}
+_JAVA_ENGINES = {"RocksDbKeyValueStorageEngineFactory": _ROCKSDB, "InMemoryKeyValueStorageEngineFactory": _IN_MEMORY}
 _BYTE_ENGINES = {"rocksdb": _ROCKSDB, "inmemory": _IN_MEMORY, "memory": _IN_MEMORY}
 #: Engines that keep bytes by key.
 BYTE_ENGINES = KnownClasses(_BYTE_ENGINES, _JAVA_ENGINES, "my.module:MyStorageEngineFactory")
@@ -71,16 +68,8 @@ TOPIC_CHECKPOINTS = "samzapy.checkpoint:TopicCheckpointManagerFactory"
 FILE_CHECKPOINTS = "samzapy.checkpoint:FileCheckpointManagerFactory"
 NO_CHECKPOINTS = "none"
 CHECKPOINTS = KnownClasses(
-    {
-        "topic": TOPIC_CHECKPOINTS,
-        "kafka": TOPIC_CHECKPOINTS,
-        "file": FILE_CHECKPOINTS,
-        "none": NO_CHECKPOINTS,
-    },
-    {
-        "KafkaCheckpointManagerFactory": TOPIC_CHECKPOINTS,
-        "FileSystemCheckpointManagerFactory": FILE_CHECKPOINTS,
-    },
+    {"topic": TOPIC_CHECKPOINTS, "kafka": TOPIC_CHECKPOINTS, "file": FILE_CHECKPOINTS, "none": NO_CHECKPOINTS},
+    {"KafkaCheckpointManagerFactory": TOPIC_CHECKPOINTS, "FileSystemCheckpointManagerFactory": FILE_CHECKPOINTS},
     "my.module:MyCheckpointManagerFactory",
 )
 

@@ -318,10 +318,7 @@ class Reader:
     """
 
     def __init__(
-        self,
-        values: Mapping[str, str],
-        secret: frozenset[str] = frozenset(),
-        broken: frozenset[str] = frozenset(),
+        self, values: Mapping[str, str], secret: frozenset[str] = frozenset(), broken: frozenset[str] = frozenset()
     ) -> None:
         self.values: Mapping[str, str] = {key: in_ms(key, value) for key, value in values.items()}
         self._sorted = sorted(self.values)

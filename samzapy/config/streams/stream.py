@@ -243,8 +243,7 @@ def check_system(reader: Reader, key: str, system: str, systems: Iterable[str]) 
         # A text that is not a name could contain line ends.
         named = system if is_name(system) else "NAME"
         reader.problem(
-            key,
-            f"system {system!r} has no systems.{named}.samza.factory; known: {listed}{did_you_mean(system, known)}",
+            key, f"system {system!r} has no systems.{named}.samza.factory; known: {listed}{did_you_mean(system, known)}"
         )
 
 

@@ -186,10 +186,7 @@ class TableConfig:
     poll_interval_ms: int = key(_TABLE + "database.poll.interval.ms", integer(1, _DAY_MS), 1000)
     """database: milliseconds between two queries of a table without new rows."""
     safety_lag_ms: int | None = key(
-        _TABLE + "database.safety.lag.ms",
-        integer(0, _DAY_MS),
-        None,
-        shown="10000 where it is needed",
+        _TABLE + "database.safety.lag.ms", integer(0, _DAY_MS), None, shown="10000 where it is needed"
     )
     """database: the longest time in milliseconds from the assignment of a row's order.by to its commit. A longer
     transaction loses rows. SQLite and PostgreSQL do not need it, because open transactions are visible there."""

@@ -17,12 +17,7 @@ from typing import Any, NoReturn
 from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.container.errors.recovery import (
-    RetryInterrupted,
-    TolerantCollector,
-    UndoJournal,
-    is_about_its_message,
-)
+from samzapy.container.errors.recovery import RetryInterrupted, TolerantCollector, UndoJournal, is_about_its_message
 from samzapy.container.outputs.collector import BufferingCollector, Mark
 from samzapy.container.tasks.synchronous import Process, ProcessBatch, Processing, as_batch
 from samzapy.container.tasks.task_instance import TaskInstance

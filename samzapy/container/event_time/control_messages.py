@@ -123,10 +123,7 @@ class ControlSender:
     """Makes the control messages of one container's tasks."""
 
     def __init__(
-        self,
-        job_tasks: int,
-        admin_of: Callable[[str], SystemAdmin],
-        takes_control: Callable[[SystemStream], bool],
+        self, job_tasks: int, admin_of: Callable[[str], SystemAdmin], takes_control: Callable[[SystemStream], bool]
     ) -> None:
         """`job_tasks`: the number of tasks of the job, in all containers. `takes_control`: whether the job declares a
         stream intermediate."""

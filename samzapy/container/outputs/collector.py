@@ -12,12 +12,7 @@ from samzapy.api.collector import ControlMessage, MessageCollector, columns_of
 from samzapy.api.envelope import Headers, OutgoingMessageEnvelope, checked_headers, whole_ms
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import (
-    OutgoingColumns,
-    OutgoingRecord,
-    SystemProducer,
-    send_columns,
-)
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer, send_columns
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import EnvironmentFailure, SerdeError
 from samzapy.plugins import is_own
@@ -84,11 +79,7 @@ class BufferingCollector(MessageCollector):
     )  # fmt: skip
 
     def __init__(
-        self,
-        serdes_of: SerdesOf,
-        producer_of: Callable[[str], SystemProducer],
-        control: ControlRecords,
-        outbox: Outbox,
+        self, serdes_of: SerdesOf, producer_of: Callable[[str], SystemProducer], control: ControlRecords, outbox: Outbox
     ) -> None:
         self._serdes_of = serdes_of
         self.producer_of = cache(producer_of)

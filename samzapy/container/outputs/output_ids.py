@@ -112,12 +112,7 @@ class OutputIdCollector(MessageCollector):
         headers = (header, *envelope.headers) if envelope.headers else (header,)
         self._collector.send(
             OutgoingMessageEnvelope(
-                envelope.system_stream,
-                envelope.message,
-                envelope.key,
-                partition_key,
-                headers,
-                envelope.timestamp,
+                envelope.system_stream, envelope.message, envelope.key, partition_key, headers, envelope.timestamp
             )
         )
 

@@ -29,13 +29,7 @@ from typing import NamedTuple
 
 from samzapy.api.context import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import (
-    ColumnProducer,
-    OutgoingColumns,
-    OutgoingRecord,
-    SystemProducer,
-    send_columns,
-)
+from samzapy.api.system import ColumnProducer, OutgoingColumns, OutgoingRecord, SystemProducer, send_columns
 from samzapy.clock import Clock
 from samzapy.config.guarantee_warnings import GUARANTEE, GuaranteeWarning
 from samzapy.config.job import JobConfig

@@ -28,14 +28,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.supervision import ReporterConfig
 from samzapy.container.supervision.heartbeat import keep_running
 from samzapy.container.supervision.lag import LagWatch, Progress
-from samzapy.container.supervision.logs import (
-    Activity,
-    CarriedLines,
-    activity_of,
-    stack_as_text,
-    stack_of,
-    waited_for,
-)
+from samzapy.container.supervision.logs import Activity, CarriedLines, activity_of, stack_as_text, stack_of, waited_for
 from samzapy.container.supervision.outage import CONTAINER
 from samzapy.job.lease import ContainerLease, Facts, Stall, UserFailure
 from samzapy.job.planner import ContainerModel

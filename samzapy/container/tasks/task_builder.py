@@ -19,11 +19,7 @@ from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig, own_streams
 from samzapy.config.task import Guarantee
-from samzapy.container.errors.processing import (
-    HalvingProcessing,
-    SearchingProcessing,
-    TolerantProcessing,
-)
+from samzapy.container.errors.processing import HalvingProcessing, SearchingProcessing, TolerantProcessing
 from samzapy.container.errors.recovery import (
     CheckingCollector,
     Recovery,
@@ -41,11 +37,7 @@ from samzapy.container.outputs.output_ids import OutputIds, identified_batches, 
 from samzapy.container.outputs.producers import TaskProducers, record_limit
 from samzapy.container.run_loop import TaskExecutor
 from samzapy.container.tasks.asynchronous import AsynchronousExecutor, AsyncMessages
-from samzapy.container.tasks.context import (
-    ContainerTaskContext,
-    CoordinatorRequests,
-    KeptStateCheckpoints,
-)
+from samzapy.container.tasks.context import ContainerTaskContext, CoordinatorRequests, KeptStateCheckpoints
 from samzapy.container.tasks.in_flight import EventLoop, LoopThreadStore
 from samzapy.container.tasks.synchronous import (
     BatchExecutor,

@@ -15,13 +15,4 @@ from samzapy.operators.joins.stream_stream import StreamStreamJoin, Within
 from samzapy.operators.joins.tables import StreamTableJoin, TableTableJoin
 from samzapy.operators.joins.values import Joined, Side
 
-__all__ = [
-    "AsOfJoin",
-    "Joined",
-    "Side",
-    "StreamStreamJoin",
-    "StreamTableJoin",
-    "TableTableJoin",
-    "TimeRules",
-    "Within",
-]
+__all__ = ["AsOfJoin", "Joined", "Side", "StreamStreamJoin", "StreamTableJoin", "TableTableJoin", "TimeRules", "Within"]

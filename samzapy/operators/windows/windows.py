@@ -18,14 +18,7 @@ from samzapy.errors import StoreError
 from samzapy.operators.columns import Column, columns, runs_of_partitions
 from samzapy.operators.event_time import KEY_REMEDY, Duration, EventTime, check_store, milliseconds
 from samzapy.operators.folds import Aggregation
-from samzapy.operators.windows.state import (
-    ALL_MS,
-    Store,
-    Window,
-    WindowDefinition,
-    definition_of,
-    known_definitions,
-)
+from samzapy.operators.windows.state import ALL_MS, Store, Window, WindowDefinition, definition_of, known_definitions
 
 _TEXT = frozenset({str})
 

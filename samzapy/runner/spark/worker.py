@@ -217,12 +217,7 @@ def attempt(coordinator: HttpAddress, container_id: str, code: bytes) -> None:
 
 
 def _run(
-    client: CoordinatorClient,
-    lease: HttpLease,
-    spec: JobSpec,
-    container_id: str,
-    serve_port: ServePort,
-    code: bytes,
+    client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_id: str, serve_port: ServePort, code: bytes
 ) -> None:
     try:
         # Only now, so that the coordinator gets the reason why it cannot be read.

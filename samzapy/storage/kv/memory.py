@@ -9,14 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from samzapy.api.engine import (
-    Changes,
-    CommittedEntries,
-    Cursor,
-    EngineSettings,
-    StorageEngine,
-    StorageEngineFactory,
-)
+from samzapy.api.engine import Changes, CommittedEntries, Cursor, EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.kv.uncommitted import KeyOrder, Pair
 

@@ -28,13 +28,7 @@ from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, Stam
 from samzapy.storage.kv.forwarding import StoreLayer
 from samzapy.storage.kv.scanning import DirectStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
-from samzapy.storage.kv.values import (
-    ENVELOPE_BYTES,
-    SerializedValues,
-    SerializingStore,
-    ValueLimit,
-    WatchedStore,
-)
+from samzapy.storage.kv.values import ENVELOPE_BYTES, SerializedValues, SerializingStore, ValueLimit, WatchedStore
 
 Layer = StoreLayer[Any, Any]
 

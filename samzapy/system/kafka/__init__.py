@@ -56,10 +56,7 @@ class KafkaSystemFactory(SystemFactory):
             return None
 
         return KafkaProducer(
-            _connection(settings, properties),
-            transactional_id,
-            call_s=self.transactional_call_s,
-            limit_of=limit_of,
+            _connection(settings, properties), transactional_id, call_s=self.transactional_call_s, limit_of=limit_of
         )
 
     def admin(self, settings: SystemSettings, client_id: str) -> SystemAdmin:

@@ -11,13 +11,7 @@ from concurrent.futures import TimeoutError as TooLate
 from functools import partial
 from typing import Any
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 from samzapy.api.stream import SystemStreamPartition

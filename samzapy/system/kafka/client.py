@@ -27,13 +27,7 @@ from samzapy.errors import (
     UnknownStream,
     Unreachable,
 )
-from samzapy.system.kafka.errors import (
-    UNKNOWN_PARTITION,
-    error_of,
-    general_error,
-    is_refused,
-    one_line,
-)
+from samzapy.system.kafka.errors import UNKNOWN_PARTITION, error_of, general_error, is_refused, one_line
 from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.settings import expired_certificate, principal
 

@@ -54,11 +54,7 @@ _CALLBACK = re.compile(r"(^logger$|^on_|_cb$|^default\.topic\.config$)")
 #: is what asks for the connection. While the broker is dead, an admin's request to the known controller or leader makes
 #: 11,000 to 25,000 connects a second and takes a whole core, until it times out; a consumer takes 3 % of a core without
 #: any broker. A client that keeps a connection to every broker pauses always.
-_CONNECTING = {
-    "reconnect.backoff.ms": "20",
-    "reconnect.backoff.max.ms": "1000",
-    "enable.sparse.connections": "false",
-}
+_CONNECTING = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "1000", "enable.sparse.connections": "false"}
 _CONSUMER = {
     # librdkafka pauses a partition for this time when its queue is full: its default of a second would limit the rate.
     "fetch.queue.backoff.ms": "5",

@@ -122,12 +122,7 @@ class LocalConsumer(LogConsumer):
         return self._database
 
     def _read_one(
-        self,
-        database: Database,
-        ssp: SystemStreamPartition,
-        within: tuple[int, int],
-        max_records: int,
-        max_bytes: int,
+        self, database: Database, ssp: SystemStreamPartition, within: tuple[int, int], max_records: int, max_bytes: int
     ) -> tuple[Fetch, int]:
         position, stable = within
         if position >= stable:

@@ -23,13 +23,7 @@ from samzapy.errors import (
 from samzapy.system.local import streams
 from samzapy.system.local.cleaning import Cleaner, is_due
 from samzapy.system.local.database import Database, Log, OutcomeUnknown
-from samzapy.system.local.streams import (
-    ProducerIdentity,
-    Topic,
-    encode_headers,
-    find_stream,
-    stream_of,
-)
+from samzapy.system.local.streams import ProducerIdentity, Topic, encode_headers, find_stream, stream_of
 from samzapy.system.producing import KeyHashes, ProducerCalls
 
 

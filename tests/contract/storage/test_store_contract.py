@@ -61,12 +61,7 @@ def test_a_merge_combines_with_what_is_held_wherever_that_is(opened):
     opened.store.delete("deleted")
     for _ in range(2):
         opened.store.merge_all({"committed": [3], "put": [3], "deleted": [3], "new": [3]}, operator.add)
-    assert dict(opened.store.all()) == {
-        "committed": [1, 3, 3],
-        "deleted": [3, 3],
-        "new": [3, 3],
-        "put": [2, 3, 3],
-    }
+    assert dict(opened.store.all()) == {"committed": [1, 3, 3], "deleted": [3, 3], "new": [3, 3], "put": [2, 3, 3]}
     opened.commit()
     opened.lose_local_state()
     assert opened.store.get_all(["committed", "new"]) == {"committed": [1, 3, 3], "new": [3, 3]}

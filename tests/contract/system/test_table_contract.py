@@ -44,10 +44,7 @@ def test_closing_twice_is_allowed(system):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        lambda system, stream: system.admin.create(StreamSpec(stream, 1)),
-        lambda system, stream: system.producer(),
-    ],
+    [lambda system, stream: system.admin.create(StreamSpec(stream, 1)), lambda system, stream: system.producer()],
     ids=["create", "produce"],
 )
 def test_whatever_would_change_the_database_is_refused_in_one_line(system, change):

@@ -152,11 +152,7 @@ def grown(admin, consumer, ssps):
     return dict.fromkeys(ssps, 10)
 
 
-EVENTS = {
-    deleted: UnknownStream,
-    made_anew: UnknownStream,
-    grown: {0: 0, 1: 0},
-}
+EVENTS = {deleted: UnknownStream, made_anew: UnknownStream, grown: {0: 0, 1: 0}}
 
 
 @pytest.mark.parametrize("compiled", WAYS)

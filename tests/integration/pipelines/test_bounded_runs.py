@@ -85,10 +85,7 @@ class Scene:
 
 def on(kafka):
     """The keys of a system on the run's broker."""
-    return {
-        "systems.kafka.consumer.bootstrap.servers": kafka,
-        "systems.kafka.default.stream.replication.factor": "1",
-    }
+    return {"systems.kafka.consumer.bootstrap.servers": kafka, "systems.kafka.default.stream.replication.factor": "1"}
 
 
 def number_of(result):

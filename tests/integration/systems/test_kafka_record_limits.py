@@ -110,11 +110,7 @@ def test_effectively_once_nothing_overtakes_a_record_that_is_refused(
 
 
 REFUSED = {
-    "a time far ahead": (
-        OutgoingRecord("", b"k", b"v", 0, timestamp=2**53),
-        {},
-        "for its timestamp: .*after.max.ms",
-    ),
+    "a time far ahead": (OutgoingRecord("", b"k", b"v", 0, timestamp=2**53), {}, "for its timestamp: .*after.max.ms"),
     "no key": (
         OutgoingRecord("", None, b"v", 0),
         {"cleanup.policy": "compact"},

@@ -7,10 +7,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.errors import (
-    EnvironmentFailure,
-    ProducerFenced,
-)
+from samzapy.errors import EnvironmentFailure, ProducerFenced
 from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = pytest.mark.kafka

@@ -32,10 +32,7 @@ STORE = {
     "stores.s.msg.serde": "json",
     "stores.s.changelog": "local.s-changes",
 }
-COMMANDS = {
-    "check": ["check", "job.properties"],
-    "run": ["run", "job.properties", "--runner", "local", "--until-end"],
-}
+COMMANDS = {"check": ["check", "job.properties"], "run": ["run", "job.properties", "--runner", "local", "--until-end"]}
 both_commands = pytest.mark.parametrize("command", COMMANDS)
 
 

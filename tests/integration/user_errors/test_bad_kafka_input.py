@@ -19,10 +19,7 @@ JOB = {
     "systems.kafka.samza.key.serde": "string",
     "systems.kafka.samza.msg.serde": "string",
 }
-COMMANDS = {
-    "check": ["check", "job.properties"],
-    "run": ["run", "job.properties", "--runner", "local", "--until-end"],
-}
+COMMANDS = {"check": ["check", "job.properties"], "run": ["run", "job.properties", "--runner", "local", "--until-end"]}
 both_commands = pytest.mark.parametrize("command", COMMANDS)
 
 
@@ -54,11 +51,7 @@ def test_a_broker_that_does_not_answer_is_named(job):
     )
 
 
-TRANSACTIONS = {
-    "task.guarantee": "exactly-once",
-    "task.commit.ms": "1000",
-    "task.checkpoint.replication.factor": "1",
-}
+TRANSACTIONS = {"task.guarantee": "exactly-once", "task.commit.ms": "1000", "task.checkpoint.replication.factor": "1"}
 
 
 @pytest.fixture

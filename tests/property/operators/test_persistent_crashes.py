@@ -222,9 +222,7 @@ def test_the_next_time_is_the_roundest_multiple_that_was_passed(last, clock, int
     assert next_time(last, clock, interval) == expected
 
 
-@given(
-    steps=st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=60), min_size=2, max_size=3),
-)
+@given(steps=st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=60), min_size=2, max_size=3))
 def test_tasks_that_pass_different_times_meet_within_twice_the_longest_gap(steps):
     taken = []
     for gaps in steps:

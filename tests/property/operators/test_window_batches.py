@@ -106,10 +106,7 @@ def outcome(path, aggregation, steps, feed):
 @pytest.mark.parametrize("feed", [as_a_list, as_batches])
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    windows=st.sampled_from(WINDOWS),
-    fold=st.sampled_from(AGGREGATIONS),
-    emit=st.sampled_from(EMISSIONS),
-    steps=STEPS,
+    windows=st.sampled_from(WINDOWS), fold=st.sampled_from(AGGREGATIONS), emit=st.sampled_from(EMISSIONS), steps=STEPS
 )
 def test_a_batch_leaves_what_its_messages_would_have_left(tmp_path_factory, feed, windows, fold, emit, steps):
     aggregation = WindowedAggregation(windows, fold, None, late=LATE, emit=emit)

@@ -34,9 +34,7 @@ class ViewMachine(RuleBasedStateMachine):
         self.logged = copy.deepcopy(self.empty)
 
     @initialize(
-        base=st.sampled_from(["inmemory", "inmemory", "rocksdb"]),
-        cache=st.sampled_from([0, 1, 3, 500]),
-        data=st.data(),
+        base=st.sampled_from(["inmemory", "inmemory", "rocksdb"]), cache=st.sampled_from([0, 1, 3, 500]), data=st.data()
     )
     def open(self, base, cache, data):
         keys = {"base": base, "changelog": "memory.s-log", "object.cache.size": str(cache)}

@@ -15,10 +15,7 @@ pytestmark = pytest.mark.kafka
 #: How much of a core a job may use while it waits for the network.
 MOST_CORES = 0.2
 #: Client time-outs short enough for faults of a few seconds to expire them.
-SHORT = {
-    "systems.sys.consumer.socket.timeout.ms": "2000",
-    "systems.sys.producer.socket.timeout.ms": "2000",
-}
+SHORT = {"systems.sys.consumer.socket.timeout.ms": "2000", "systems.sys.producer.socket.timeout.ms": "2000"}
 
 
 def reset_three_times(proxy):

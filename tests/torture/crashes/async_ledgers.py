@@ -3,14 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from samzapy import (
-    AsyncStreamTask,
-    ClosableTask,
-    CoroutineTask,
-    InitableTask,
-    OutgoingMessageEnvelope,
-    SystemStream,
-)
+from samzapy import AsyncStreamTask, ClosableTask, CoroutineTask, InitableTask, OutgoingMessageEnvelope, SystemStream
 
 
 class CoroutineLedger(CoroutineTask, InitableTask):

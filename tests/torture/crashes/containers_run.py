@@ -50,10 +50,7 @@ class ContainersRun:
     def _watched(self):
         checks = Checks(JobRecords.of(self._config, "checks"))
         with OwnershipWatch(
-            Ownership(self._config.name, checks.records, self.prepared.run_id),
-            self._coordinator,
-            checks,
-            RunOptions(),
+            Ownership(self._config.name, checks.records, self.prepared.run_id), self._coordinator, checks, RunOptions()
         ):
             yield
 

@@ -11,10 +11,7 @@ from samzapy.admin.queries import JobQueries, StoreEntry
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.logs import PageAddress, log_folder
 
-INDEX = {
-    "stores": [{"name": "counts", "text_keys": True}, {"name": "numbers", "text_keys": False}],
-    "partitions": [0],
-}
+INDEX = {"stores": [{"name": "counts", "text_keys": True}, {"name": "numbers", "text_keys": False}], "partitions": [0]}
 ENTRY = {"store": "counts", "key": "a", "value": [1], "partition": 2, "as_of": 17}
 
 

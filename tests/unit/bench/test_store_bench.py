@@ -136,12 +136,7 @@ def test_the_command_writes_json_with_the_machine(samzapy, tmp_path):
     written = json.loads((tmp_path / "r.json").read_text())
     assert [each["name"] for each in written["results"]] == ["fillseq/set-1", "readrandom/set-1"]
     assert {"cores", "memory_bytes", "load_average"} <= set(written["machine"])
-    assert set(written["results"][0]["repeats"][0]) >= {
-        "ops_per_s",
-        "p999_us",
-        "cpu_us_per_op",
-        "rss_mib",
-    }
+    assert set(written["results"][0]["repeats"][0]) >= {"ops_per_s", "p999_us", "cpu_us_per_op", "rss_mib"}
 
 
 def test_only_the_named_test_runs(samzapy):

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import re
 
-from benchmarks.reporting.page import MEASURED_PLOT, PAGE, PLOT, of_files, with_tables
+import pytest
+
+from benchmarks.reporting.page import PAGE, PLOTS, of_files, with_tables
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -15,5 +17,6 @@ def test_each_table_is_on_the_page_once():
     assert sorted(re.findall("<!-- table: (.*) -->", TEXT)) == sorted(of_files())
 
 
-def test_the_plot_of_the_page_is_that_of_the_results():
-    assert PLOT.read_bytes() == MEASURED_PLOT.read_bytes(), "copy it: python -m benchmarks.reporting.page"
+@pytest.mark.parametrize(("plot", "copy"), PLOTS.items(), ids=lambda path: path.parent.name)
+def test_the_plot_of_the_page_is_that_of_the_results(plot, copy):
+    assert copy.read_bytes() == plot.read_bytes(), "copy it: python -m benchmarks.reporting.page"

@@ -37,10 +37,7 @@ def test_a_damaged_checkpoint_names_its_place(value):
 
 
 def test_a_complete_record_of_a_later_format_is_refused_by_its_format():
-    records = [
-        (codec.encode(CHECKPOINT), codec.decode),
-        (codec.encode_record({"inputs": {}}), codec.decode_record),
-    ]
+    records = [(codec.encode(CHECKPOINT), codec.decode), (codec.encode_record({"inputs": {}}), codec.decode_record)]
     for value, decode in records:
         decode(value, "here")
         for later in (2, 1.0, True):

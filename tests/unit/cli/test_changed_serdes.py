@@ -38,8 +38,7 @@ COMMANDS = ["check", "run"]
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
-    ("leaf", "given", "before", "after"),
-    [("msg", "double", "long", "double"), ("key", "json", "string", "json")],
+    ("leaf", "given", "before", "after"), [("msg", "double", "long", "double"), ("key", "json", "string", "json")]
 )
 def test_another_serde_than_the_stores_own_is_refused_and_both_are_named(longs, command, leaf, given, before, after):
     code, said = longs(command, "-c", f"stores.counts.{leaf}.serde={given}")

@@ -8,13 +8,7 @@ from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import SystemStreamPartition
 from samzapy.api.system import StreamSpec
-from samzapy.errors import (
-    EnvironmentFailure,
-    OffsetOutOfRange,
-    ProducerError,
-    TaskFailed,
-    TaskMigrated,
-)
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, ProducerError, TaskFailed, TaskMigrated
 from samzapy.job.lease import Directive
 from samzapy.system.local.producer import LogProducer
 

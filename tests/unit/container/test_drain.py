@@ -6,13 +6,7 @@ from typing import ClassVar
 import pytest
 from jobs.memory_job import OUT, MemoryJob
 
-from samzapy import (
-    CoroutineTask,
-    DrainListenerTask,
-    EndOfStreamListenerTask,
-    OutgoingMessageEnvelope,
-    StreamTask,
-)
+from samzapy import CoroutineTask, DrainListenerTask, EndOfStreamListenerTask, OutgoingMessageEnvelope, StreamTask
 from samzapy.errors import TaskFailed
 
 

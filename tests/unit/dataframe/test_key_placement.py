@@ -80,9 +80,7 @@ def test_inputs_that_agree_place_a_key_and_those_that_do_not_are_refused_with_th
     )
     with pytest.raises(ConfigError, match="send a key to different tasks"):
         placement(
-            {"in": 2, "also": 2},
-            task__inputs="local.in,local.also",
-            job__systemstreampartition__grouper__factory="ssp",
+            {"in": 2, "also": 2}, task__inputs="local.in,local.also", job__systemstreampartition__grouper__factory="ssp"
         )
 
 

@@ -15,14 +15,7 @@ from samzapy.dataframe.copying import OldChangelog, RecordCopier, StoreCopy, cop
 from samzapy.dataframe.partition_writer import PartitionWriter
 from samzapy.dataframe.reading import TravellingJob
 from samzapy.dataframe.writing import ChangelogWrite, own_for_write
-from samzapy.errors import (
-    ConfigError,
-    EnvironmentFailure,
-    ForeignRecords,
-    JobTakenOver,
-    SerdeError,
-    StateLost,
-)
+from samzapy.errors import ConfigError, EnvironmentFailure, ForeignRecords, JobTakenOver, SerdeError, StateLost
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare

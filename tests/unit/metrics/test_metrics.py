@@ -53,13 +53,7 @@ def test_a_histogram_counts_the_values_up_to_each_of_its_bounds():
     registry.histogram("g", "n", (1, 10)).update(1)
     registry.histogram("g", "n", (1, 10)).update(5, times=2)
     registry.histogram("g", "n", (1, 10)).update(11)
-    assert registry.snapshot()["g"] == {
-        "n.le.1.0": 1,
-        "n.le.10.0": 3,
-        "n.le.+Inf": 4,
-        "n.le.sum": 22,
-        "n.le.count": 4,
-    }
+    assert registry.snapshot()["g"] == {"n.le.1.0": 1, "n.le.10.0": 3, "n.le.+Inf": 4, "n.le.sum": 22, "n.le.count": 4}
 
 
 def test_a_name_keeps_its_kind():

@@ -25,10 +25,7 @@ def rig(tmp_path):
     """Opens windows on one store."""
     with opened_store(tmp_path) as opened:
         yield lambda windows, aggregation=None, partitions=1, streams=("in",), **more: WindowsRig(
-            opened,
-            WindowedAggregation(windows, aggregation or Count(), None, late=LATE, **more),
-            partitions,
-            streams,
+            opened, WindowedAggregation(windows, aggregation or Count(), None, late=LATE, **more), partitions, streams
         )
 
 

@@ -39,11 +39,7 @@ def test_streams_join_within_a_time_in_any_order(run, how):
 
 @pytest.mark.parametrize(
     ("within", "expected"),
-    [
-        (Within("10s", "10s"), [10, 14, 15, 20, 25, 26, 30]),
-        (Within(0, "5s"), [20, 25]),
-        (Within("5s", 0), [15, 20]),
-    ],
+    [(Within("10s", "10s"), [10, 14, 15, 20, 25, 26, 30]), (Within(0, "5s"), [20, 25]), (Within("5s", 0), [15, 20])],
 )
 def test_the_edges_of_a_join_belong_to_it(run, within, expected):
     pipeline = Pipeline("p")
@@ -97,10 +93,7 @@ def test_views_count_by_the_region_of_their_users(run):
         flow.pass_time(second, "views", "regions")
     assert {
         key: [each["count"] for each in rows][:1] for key, rows in flow.by_key("out").items() if key in "eu us"
-    } == {
-        "eu": [2],
-        "us": [1],
-    }
+    } == {"eu": [2], "us": [1]}
 
 
 def test_a_row_of_a_table_that_is_everywhere_changes_no_earlier_result(run):

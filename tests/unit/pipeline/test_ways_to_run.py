@@ -61,10 +61,7 @@ def test_app_class_beside_a_task_class_has_no_effect(tmp_path, module):
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [
-        ("nothing", "has no nothing"),
-        ("other", "expected a samzapy.Pipeline, got int; a task belongs into task.class"),
-    ],
+    [("nothing", "has no nothing"), ("other", "expected a samzapy.Pipeline, got int; a task belongs into task.class")],
 )
 def test_an_app_class_without_a_pipeline_is_refused(tmp_path, module, name, problem):
     with pytest.raises(ConfigError, match=f"app.class.*{problem}"):

@@ -4,15 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samzapy.queries.committed import (
-    Answer,
-    Entry,
-    Problem,
-    Question,
-    merged,
-    pack,
-    unpack,
-)
+from samzapy.queries.committed import Answer, Entry, Problem, Question, merged, pack, unpack
 
 MUCH = 2**31
 

@@ -15,15 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from jobs import schema_job
-from pydantic import (
-    AliasChoices,
-    AliasPath,
-    BaseModel,
-    ConfigDict,
-    Field,
-    HttpUrl,
-    SecretStr,
-)
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, HttpUrl, SecretStr
 from pydantic.alias_generators import to_camel
 
 from samzapy.serializers import JsonSerde, JsonSerdeFactory, MsgpackSerde, serde_registry

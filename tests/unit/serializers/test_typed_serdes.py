@@ -222,10 +222,7 @@ def problems(**keys):
 
 def test_all_classes_that_cannot_be_loaded_are_reported_together():
     found = problems(
-        **{
-            "streams.in.samza.msg.type": "jobs.typed_views:PageVeiw",
-            "stores.visits.msg.type": "jobs.typed_views:Plain",
-        }
+        **{"streams.in.samza.msg.type": "jobs.typed_views:PageVeiw", "stores.visits.msg.type": "jobs.typed_views:Plain"}
     )
     assert "has no PageVeiw; did you mean PageView?" in found["streams.in.samza.msg.type"]
     assert "Plain is none of the classes that msgpack is decoded to" in found["stores.visits.msg.type"]

@@ -46,10 +46,7 @@ def test_bad_settings_are_refused_with_every_key():
     settings = SystemSettings("s", "samzapy.system.local.factory:LocalSystemFactory", properties=properties)
     with pytest.raises(ConfigError) as raised:
         system_factory(settings)
-    assert {problem.key for problem in raised.value.problems} == {
-        "systems.s.path",
-        "systems.s.synchronous",
-    }
+    assert {problem.key for problem in raised.value.problems} == {"systems.s.path", "systems.s.synchronous"}
 
 
 def test_a_system_says_itself_what_it_takes_and_how_well_it_keeps_records():

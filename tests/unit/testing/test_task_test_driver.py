@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 from tested_tasks import JOB, Counting, Doubling, HoldingBack
 
-from samzapy import (
-    InitableTask,
-    OutgoingMessageEnvelope,
-    StreamTask,
-    SystemStream,
-)
+from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, UnknownPartition
 from samzapy.system.memory import MemoryCluster
 from samzapy.testing import ManualClock, TaskTestDriver

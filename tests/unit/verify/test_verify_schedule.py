@@ -56,10 +56,7 @@ def test_a_mixed_schedule_has_all_kinds_and_impatient_faults():
     assert {fault.patient for fault in faults} == {True, False}
 
 
-@pytest.mark.parametrize(
-    ("kills", "expected"),
-    [(2, [1, 1]), (9, [1] * 9), (24, [2] * 9 + [6])],
-)
+@pytest.mark.parametrize(("kills", "expected"), [(2, [1, 1]), (9, [1] * 9), (24, [2] * 9 + [6])])
 def test_kills_are_spread_evenly_with_the_remainder_for_mixed(kills, expected):
     found = spread(kills, ALL)
     assert list(found.values()) == expected

@@ -53,10 +53,7 @@ def counts_of(samzapy):
 
 def note_owner(host, pid, started_ms=2_000_000_000_000):
     config = load_job("job.properties")
-    with (
-        closing(job_clients(config, "test")) as clients,
-        closing(manager_for(config, clients)) as checkpoints,
-    ):
+    with closing(job_clients(config, "test")) as clients, closing(manager_for(config, clients)) as checkpoints:
         write_owner(checkpoints, JobRun("run", started_ms, host, pid))
 
 

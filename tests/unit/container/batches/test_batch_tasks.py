@@ -125,10 +125,7 @@ def test_the_end_of_the_inputs_comes_behind_gathered_messages():
     assert run.outputs("out").messages == [1, 2, 3, "end"]
 
 
-TIMERS = {
-    "stores.timers.factory": "timers",
-    "stores.timers.changelog": "sys.timers-log",
-}
+TIMERS = {"stores.timers.factory": "timers", "stores.timers.changelog": "sys.timers-log"}
 
 
 class Alarm(TimerTask, InitableTask, ClockListenerTask):

@@ -3,13 +3,7 @@
 import pytest
 from jobs.ledgers import OUT
 
-from samzapy.operators.persistent import (
-    Count,
-    Keyed,
-    NonWindowState,
-    PersistentBatchTask,
-    PersistentTask,
-)
+from samzapy.operators.persistent import Count, Keyed, NonWindowState, PersistentBatchTask, PersistentTask
 from samzapy.testing import TaskTestDriver
 
 JOB = {

@@ -114,14 +114,7 @@ def test_a_container_has_one_transactional_producer_whatever_its_tasks(tmp_path,
     assert made == ["counting-1-0"]
 
 
-ANY_JOB = load_job(
-    {
-        "job.name": "x",
-        "task.class": "a:B",
-        "task.inputs": "s.in",
-        "systems.s.samza.factory": "memory",
-    }
-)
+ANY_JOB = load_job({"job.name": "x", "task.class": "a:B", "task.inputs": "s.in", "systems.s.samza.factory": "memory"})
 
 
 def config_of(name, job_id):

@@ -136,11 +136,7 @@ def test_a_drain_of_all_senders_is_told_as_such_and_stops_the_job(tmp_path, task
 
 @pytest.mark.parametrize(
     "at",
-    [
-        ("watermark", 70),
-        "end",
-        *(pytest.param(at, marks=pytest.mark.slow) for at in (10, ("watermark", 50), 20, 30)),
-    ],
+    [("watermark", 70), "end", *(pytest.param(at, marks=pytest.mark.slow) for at in (10, ("watermark", 50), 20, 30))],
 )
 def test_a_crash_anywhere_repeats_no_committed_watermark_and_loses_no_end(tmp_path, at):
     job = job_of(tmp_path, **{"task.guarantee": "exactly-once", "task.commit.ms": "20000"})

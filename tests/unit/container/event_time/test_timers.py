@@ -20,10 +20,7 @@ from samzapy.api.system import OutgoingRecord
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ConfigError, StoreError, TaskFailed
 
-STORE = {
-    "stores.reminders.factory": "timers",
-    "stores.reminders.changelog": "mem.reminders-changelog",
-}
+STORE = {"stores.reminders.factory": "timers", "stores.reminders.changelog": "mem.reminders-changelog"}
 
 
 class Orders(InitableTask, TimerTask):

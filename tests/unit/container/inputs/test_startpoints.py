@@ -8,11 +8,7 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import InitableTask, StreamTask
-from samzapy.admin.positions import (
-    Move,
-    move_positions,
-    write_startpoints,
-)
+from samzapy.admin.positions import Move, move_positions, write_startpoints
 from samzapy.admin.running import NO_DRIVER
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition

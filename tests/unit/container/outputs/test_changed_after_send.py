@@ -4,14 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from samzapy import (
-    AsyncStreamTask,
-    BatchTask,
-    CoroutineTask,
-    OutgoingMessageEnvelope,
-    StreamTask,
-    SystemStream,
-)
+from samzapy import AsyncStreamTask, BatchTask, CoroutineTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.testing import TaskTestDriver
 
 OUT = SystemStream("sys", "out")

@@ -11,11 +11,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.config.error_policy import Stage
 
-BROADCAST = {
-    "task.guarantee": "effectively-once",
-    "task.commit.ms": "1000",
-    "task.broadcast.inputs": "mem.rates#0",
-}
+BROADCAST = {"task.guarantee": "effectively-once", "task.commit.ms": "1000", "task.broadcast.inputs": "mem.rates#0"}
 
 
 class Answering(StreamTask):
@@ -64,12 +60,7 @@ def test_what_two_tasks_make_of_a_broadcast_message_are_two_messages(job):
 
 def test_dead_letters_of_a_broadcast_message_name_their_tasks_too(job):
     job.send((0, "r", {"id": 3, "bad": True}), stream="rates")
-    job.run(
-        **{
-            f"task.error.{Stage.PROCESS.value}.policy": "dead-letter",
-            "task.dead.letter.stream": "mem.letters",
-        }
-    )
+    job.run(**{f"task.error.{Stage.PROCESS.value}.policy": "dead-letter", "task.dead.letter.stream": "mem.letters"})
     assert sorted(unquote(found.source.split(":")[7]) for found in ids(job, "letters")) == [
         "Partition 0",
         "Partition 1",

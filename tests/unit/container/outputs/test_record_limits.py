@@ -29,8 +29,7 @@ class KnownTopic(KafkaSystemFactory):
 
 
 @pytest.mark.parametrize(
-    ("compression", "outputs"),
-    [({}, OWN), ({"compression.type": "none"}, OWN), ({"compression.type": "zstd"}, CLIENT)],
+    ("compression", "outputs"), [({}, OWN), ({"compression.type": "none"}, OWN), ({"compression.type": "zstd"}, CLIENT)]
 )
 def test_the_limit_of_a_stream_counts_for_uncompressed_outputs_only(compression, outputs):
     producer = {"message.max.bytes": str(CLIENT), **compression}

@@ -6,13 +6,7 @@ from typing import ClassVar
 import pytest
 
 from samzapy import CoroutineTask, InitableTask, StreamTask
-from samzapy.container.supervision.logs import (
-    PlaceFilter,
-    activity_of,
-    stack_as_text,
-    stack_of,
-    waited_for,
-)
+from samzapy.container.supervision.logs import PlaceFilter, activity_of, stack_as_text, stack_of, waited_for
 from tests.jobs.memory_job import MemoryJob
 
 LOG = logging.getLogger("tests.activity")

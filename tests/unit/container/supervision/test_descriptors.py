@@ -9,10 +9,7 @@ import pytest
 from rigs.store_rig import LOGGED, store_job
 
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.container.supervision.worker_process import (
-    CLIENT_FILES,
-    STORE_FILES,
-)
+from samzapy.container.supervision.worker_process import CLIENT_FILES, STORE_FILES
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.testing import open_store
 

@@ -9,14 +9,7 @@ import pytest
 from jobs.memory_job import OUT as MEMORY_OUT
 from jobs.memory_job import MemoryJob
 
-from samzapy import (
-    BatchTask,
-    ClosableTask,
-    InitableTask,
-    OutgoingMessageEnvelope,
-    StreamTask,
-    SystemStream,
-)
+from samzapy import BatchTask, ClosableTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import StreamSpec
 from samzapy.errors import StoreError, TaskFailed

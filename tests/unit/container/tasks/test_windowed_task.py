@@ -5,13 +5,7 @@ from jobs.memory_job import OUT, MemoryJob
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
-from samzapy.operators.windows import (
-    Count,
-    Tumbling,
-    WindowedAggregation,
-    WindowedBatchTask,
-    WindowedTask,
-)
+from samzapy.operators.windows import Count, Tumbling, WindowedAggregation, WindowedBatchTask, WindowedTask
 from samzapy.runner.prepare import prepare
 
 

@@ -109,10 +109,7 @@ def left_by_samza(stores, rows=10):
     db.close()
 
 
-OPENINGS = {
-    "kept": lambda stores: opened(stores).engine,
-    "empty": lambda stores: stores.open_empty().engine,
-}
+OPENINGS = {"kept": lambda stores: opened(stores).engine, "empty": lambda stores: stores.open_empty().engine}
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
