@@ -145,6 +145,8 @@ class JobConfig:
     """Names by which requests reach the status page and the coordinator, next to their own address: those of a
     Kubernetes Service, of a proxy. A request by any other name is refused, since a foreign page could have pointed it
     here."""
+    page_links: Mapping[str, str] = family("job.page.links.*")
+    """Pages elsewhere that the status page links to, by name: `job.page.links.Grafana=https://grafana/d/samzapy`."""
     prometheus_port: int = key("metrics.prometheus.port", integer(0, 65_535), 0)
     """Container N serves its metrics to Prometheus, and to the driver, on this port + N of the executor's address, or
     of loopback with a master on this machine. 0: on any free one. The driver passes scrapes on
@@ -246,6 +248,15 @@ def timers_store(reader: Reader, stores: Mapping[str, StoreConfig]) -> str | Non
     if len(names) > 1:
         reader.problem(f"stores.{names[1]}.factory", f"a job has one store of timers, and {names[0]} is one")
     return names[0] if names else None
+
+
+def parse_links(reader: Reader) -> Mapping[str, str]:
+    """Read `job.page.links.*`; note what is no address."""
+    links: Mapping[str, str] = reader.value(JobConfig, "page_links")
+    for name, url in links.items():
+        if not url.startswith(("http://", "https://")):
+            reader.problem(f"job.page.links.{name}", "expected an address that starts with http:// or https://", url)
+    return links
 
 
 def parse_spark(reader: Reader) -> SparkConfig:

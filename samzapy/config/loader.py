@@ -19,6 +19,7 @@ from samzapy.config.job import (
     check_changelogs,
     logged_base_dir,
     parse_job_clock,
+    parse_links,
     parse_spark,
     timers_store,
 )
@@ -186,6 +187,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         timers_store=timers,
         serdes=serdes,
         logged_store_base_dir=logged_base_dir(reader, environ),
+        page_links=parse_links(reader),
         placement=reader.read(PlacementConfig),
         spark=parse_spark(reader),
         clock=parse_job_clock(reader, fires=timers is not None or _has_senders(task, streams)),

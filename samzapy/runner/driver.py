@@ -111,6 +111,7 @@ def serve(config: JobConfig, coordinator: Coordinator, token: str, at: Addresses
     from samzapy.coordinator.queries import StoreQueries, no_queries, store_texts  # noqa: PLC0415
     from samzapy.coordinator.service import CoordinatorService  # noqa: PLC0415
 
+    coordinator.links.update(config.page_links)
     ports, inspector = ContainerPorts(coordinator, token), JobInspector(config)
     if not config.supervision.query.enabled:
         return CoordinatorService(coordinator, token, at, routes=[*ports.routes, *no_queries()], inspector=inspector)

@@ -232,6 +232,7 @@ _NO_MODULE = re.compile(
     r"ModuleNotFoundError: No module named "
     r"'(samzapy[\w.]*|pyspark|py4j|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
 )
+_NO_PYTHON = re.compile(r'IOException: Cannot run program "([^"]+)"')
 _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")
 #: An executor's samzapy that lacks the function of the task.
 _OLDER_SAMZAPY = re.compile(rf"Can't get attribute '{run_task.__name__}' on <module 'samzapy\b")
@@ -284,13 +285,15 @@ class SparkJob:
         mismatch = _PYTHON_MISMATCH.search(message) or _OTHER_SAMZAPY.search(message)
         if mismatch is not None:
             raise EnvironmentFailure(" ".join(mismatch[1].split())) from self._error
-        missing = _NO_MODULE.search(message)
-        if missing is not None:
-            raise EnvironmentFailure(
-                f"the executors' Python has no {missing[1]}: install samzapy there, or name another Python "
-                "(job.spark.conf.spark.pyspark.python; with a session of your own PYSPARK_PYTHON, set before it is "
-                "made)"
-            ) from self._error
+        another = (
+            "name another Python (job.spark.conf.spark.pyspark.python; with a session of your own PYSPARK_PYTHON, set "
+            "before it is made)"
+        )
+        if (unknown := _NO_PYTHON.search(message)) is not None:
+            raise EnvironmentFailure(f"an executor cannot run {unknown[1]}: {another}") from self._error
+        if (missing := _NO_MODULE.search(message)) is not None:
+            text = f"the executors' Python has no {missing[1]}: install samzapy there, or {another}"
+            raise EnvironmentFailure(text) from self._error
         if _OLDER_SAMZAPY.search(message):
             raise EnvironmentFailure(
                 f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there"

@@ -55,7 +55,8 @@ def test_a_running_job_is_read_and_not_moved(samzapy, tmp_path, guarantee):
 
 
 def test_a_running_jobs_page_looks_up_keys_and_messages_with_a_read_token(samzapy, tmp_path):
-    (tmp_path / "job.properties").write_text(page_view_job("shown", task__commit__ms=200, job__page__port=0))
+    keys = {"job__page__port": 0, "job__page__links__Grafana": "https://grafana/d/1"}
+    (tmp_path / "job.properties").write_text(page_view_job("shown", task__commit__ms=200, **keys))
     for stream in ("views", "out"):
         samzapy("topic", "create", f"local.{stream}", "--partitions", "1", "--job", "job.properties")
     samzapy("topic", "write", "local.views", "--job", "job.properties", stdin='/a\t{"user": "<ann>"}\n/a\t{}\n')
@@ -90,6 +91,7 @@ def test_a_running_jobs_page_looks_up_keys_and_messages_with_a_read_token(samzap
             assert reason in asked("/records", **wrong)["error"]
         steps = [step["name"] for step in asked("/status")["page"]["steps"]]
         assert steps == ["local.views", "PageViewCountTask", "counts"]
+        assert asked("/status")["page"]["links"] == {"Grafana": "https://grafana/d/1"}
         assert asked("/status")["diagnosis"]["text"].startswith("Nothing ")
         assert "\nNothing " in samzapy("status", "job.properties")
         job.terminate()

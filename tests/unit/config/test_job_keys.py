@@ -72,6 +72,14 @@ def test_speculation_and_foreign_keys_of_spark_are_refused(problems):
     ]
 
 
+def test_links_of_the_page_are_addresses(load, problems):
+    board = {"job.page.links.Grafana": "https://grafana/d/1"}
+    assert load(board).page_links == {"Grafana": "https://grafana/d/1"}
+    assert problems({"job.page.links.Grafana": "grafana/d/1"}) == [
+        "job.page.links.Grafana: expected an address that starts with http:// or https://, got 'grafana/d/1'"
+    ]
+
+
 def test_reporters_are_read_with_samzas_class_names(load):
     reporters = load(
         {

@@ -86,6 +86,13 @@ def test_a_package_that_the_worker_lacks_is_named_with_what_to_do(module):
     )
 
 
+def test_a_python_that_an_executor_does_not_have_is_named():
+    with pytest.raises(
+        EnvironmentFailure, match=r"^an executor cannot run ./env/bin/python: name another Python \(job"
+    ):
+        why('java.io.IOException: Cannot run program "./env/bin/python": error=2, No such file or directory')
+
+
 def test_another_samzapy_on_the_worker_is_told_with_both_versions():
     with pytest.raises(EnvironmentFailure) as caught:
         why("samzapy.errors.EnvironmentFailure: samzapy 0.1 is installed for the executor's Python, the driver has 0.2")
