@@ -81,10 +81,12 @@ class Pipeline:
                 raise ConfigError.of(step.name, None, "late() needs an aggregation of its windows, such as count()")
             if isinstance(step, Aggregate):
                 step.is_last = step not in followed
-            if isinstance(step, Source) and isinstance(through := next(iter(step.inputs), None), Through):
-                readers = [item for item in self._steps if step in item.inputs]
-                if readers and not any(item.reads_contents for item in readers):
-                    through.reads_contents, step.value_type = False, None
+            if isinstance(step, Through):
+                sources = {item for item in self._steps if isinstance(item, Source) and item.stream == step.stream}
+                readers = [item for item in self._steps if not sources.isdisjoint(item.inputs)]
+                step.reads_contents = not readers or any(item.reads_contents for item in readers)
+                for source in () if step.reads_contents else sources:
+                    source.value_type = None
         return Plan(self.name, in_order(self._steps))
 
     @cached_property

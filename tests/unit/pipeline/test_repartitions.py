@@ -100,11 +100,14 @@ READERS = [
     (lambda keyed: keyed.aggregate(n=Count(), pages=Distinct(lambda view: view["page"])), {"page": "a"}),
     (lambda keyed: (keyed.count(), keyed.to("shop.copy")), {"page": "a"}),
     (lambda keyed: ((windows := keyed.window(Tumbling("1m"))).late(), windows.count()), {"page": "a"}),
+    (lambda keyed: (keyed.count(), keyed.pipeline.stream("shop.views-by-page").to("shop.copy")), {"page": "a"}),
     (lambda keyed: None, {"page": "a"}),
 ]
 
 
-@pytest.mark.parametrize(("read", "sent"), READERS, ids=["count", "window", "distinct", "two", "late", "nobody"])
+@pytest.mark.parametrize(
+    ("read", "sent"), READERS, ids=["count", "window", "distinct", "two", "late", "by-name", "nobody"]
+)
 def test_contents_that_nobody_reads_behind_a_repartition_stay_behind(read, sent):
     pipeline = Pipeline("views")
     read(pipeline.stream("shop.in").key_by(lambda view: view["page"]).through())
