@@ -26,11 +26,11 @@ def measure(launcher: Launcher, settings: Settings) -> Measurement:
     started = time.monotonic()
     with running(launcher.command(settings), settings) as (process, tree):
         _wait(process, settings.marks, started)
-    marks = _marks(settings.marks)
+    marks = marks_of(settings.marks)
     if FIRST not in marks or LAST not in marks:
         code = process.returncode
         raise MeasurementFailed(f"not every message was processed, exit code {code}: {last_words(settings)}")
-    return _measurement(settings, marks, tree, marks[FIRST] - started)
+    return measurement(settings, marks, tree, marks[FIRST] - started)
 
 
 @contextmanager
@@ -68,20 +68,20 @@ def _wait(process: subprocess.Popen[bytes], marks: Path, started: float) -> None
         try:
             process.wait(_LOOK_S)
         except subprocess.TimeoutExpired:
-            if not done and LAST in _marks(marks):
+            if not done and LAST in marks_of(marks):
                 done, deadline = True, min(deadline, time.monotonic() + GRACE_S)
             continue
         return
 
 
-def _marks(path: Path) -> dict[str, float]:
+def marks_of(path: Path) -> dict[str, float]:
     """The last time of each event; whole lines only."""
     text = path.read_text("ascii") if path.exists() else ""
     lines = (line.split() for line in text[: text.rfind("\n") + 1].splitlines())
     return {event: float(at) for event, at in lines}
 
 
-def _measurement(settings: Settings, marks: dict[str, float], tree: ProcessTree, start_s: float) -> Measurement:
+def measurement(settings: Settings, marks: dict[str, float], tree: ProcessTree, start_s: float) -> Measurement:
     first, last = marks[FIRST], marks[LAST]
     more = {"start_s": start_s}
     if COMMITTED in marks:

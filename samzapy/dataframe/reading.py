@@ -411,10 +411,8 @@ def _tasks(config: JobConfig) -> dict[int, str]:
 
 def _by_arrow() -> bool:
     """Whether Spark finds pandas and pyarrow, both recent enough for it."""
-    from pyspark.sql.pandas.utils import (  # noqa: PLC0415  # looks for them when it is imported
-        require_minimum_pandas_version,
-        require_minimum_pyarrow_version,
-    )
+    # It looks for them when it is imported.
+    from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version  # noqa: PLC0415
 
     try:
         require_minimum_pandas_version()

@@ -2,9 +2,9 @@
 
 import pytest
 from tables_under_test import TablesUnderTest
-from test_system_admin_contract import (  # noqa: F401
-    test_an_unknown_stream_is_described_as_none,
-    test_streams_are_listed_in_order,
+from test_system_admin_contract import (
+    test_an_unknown_stream_is_described_as_none,  # noqa: F401
+    test_streams_are_listed_in_order,  # noqa: F401
 )
 from test_system_contract import (  # noqa: F401
     test_a_batch_is_columns_of_equal_length,
