@@ -411,12 +411,11 @@ def _tasks(config: JobConfig) -> dict[int, str]:
 
 def _by_arrow() -> bool:
     """Whether Spark finds pandas and pyarrow, both recent enough for it."""
-    # It looks for them when it is imported.
-    from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version  # noqa: PLC0415
+    from pyspark.sql.pandas import utils  # noqa: PLC0415  # looks for them when it is imported
 
     try:
-        require_minimum_pandas_version()
-        require_minimum_pyarrow_version()
+        utils.require_minimum_pandas_version()
+        utils.require_minimum_pyarrow_version()
     except ImportError:
         return False
     return True
