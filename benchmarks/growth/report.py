@@ -14,6 +14,7 @@ from benchmarks.growth.uptime import Sample, growth
 from samzapy.bench.measuring import Measurement
 
 mpl.use("svg")
+mpl.rcParams["svg.fonttype"] = "none"
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 

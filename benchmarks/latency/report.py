@@ -11,6 +11,7 @@ import matplotlib as mpl
 from benchmarks.latency.running import Latency
 
 mpl.use("svg")
+mpl.rcParams["svg.fonttype"] = "none"
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 

@@ -29,6 +29,7 @@ from benchmarks.reporting.results import RESULTS, circumstances
 from samzapy.bench.events import Events
 
 mpl.use("svg")
+mpl.rcParams["svg.fonttype"] = "none"
 from matplotlib import pyplot as plt
 
 EVENTS, HERTZ = 3_000_000, 499
