@@ -14,9 +14,10 @@ from benchmarks.growth.uptime import Sample, growth
 from samzapy.bench.measuring import Measurement
 
 mpl.use("svg")
-mpl.rcParams["svg.fonttype"] = "none"
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+
+plt.rcParams["svg.fonttype"] = "none"
 
 #: The repeats of each point of each curve.
 Curves = Mapping[str, Mapping[str, Sequence[Measurement]]]

@@ -11,9 +11,10 @@ import matplotlib as mpl
 from benchmarks.latency.running import Latency
 
 mpl.use("svg")
-mpl.rcParams["svg.fonttype"] = "none"
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+
+plt.rcParams["svg.fonttype"] = "none"
 
 #: The repeats of one row by rate.
 Rates = Mapping[int, Sequence[Latency]]

@@ -29,8 +29,9 @@ from benchmarks.reporting.results import RESULTS, circumstances
 from samzapy.bench.events import Events
 
 mpl.use("svg")
-mpl.rcParams["svg.fonttype"] = "none"
 from matplotlib import pyplot as plt
+
+plt.rcParams["svg.fonttype"] = "none"
 
 EVENTS, HERTZ = 3_000_000, 499
 NAMES = ("samzapy", "samzapy, typed batch", "C++ loop, the limit")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from benchmarks.latency.report import middle, tables
+from benchmarks.latency.report import middle
 from benchmarks.latency.running import Latency
 from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.launchers import KEYED_COUNT, REPARTITIONED
@@ -29,8 +29,9 @@ PLOTS = {
     for plot in (RESULTS / f"{name}.svg" for name in ("peers", "latency", "growth"))
     if plot.exists()
 }
-#: What `make bench-latency` keeps, and the rate of the page's table.
-LATENCY, RATE = RESULTS / "latency.json", 10_000
+#: What `make bench-latency` keeps, and the cases of the page's table: guarantee, milliseconds between commits, rate.
+LATENCY = RESULTS / "latency.json"
+LATENCIES = (*(("at-least-once", 1_000, rate) for rate in (1_000, 10_000, 50_000)), ("exactly-once", 100, 10_000))
 
 _TABLE = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -181,14 +182,19 @@ def peers_table(title: str, found: Sequence[PeerRow]) -> Lines:
 
 
 def latency_table(found: Sequence[Latency]) -> Lines:
-    """A row for each stream processor: p50 and p99 in each guarantee and interval."""
-    built = tables([item for item in found if item.rate == RATE])
-    yield from _head(f"{RATE:,} msg/s: ms at p50/p99", *built)
+    """A row for each stream processor: p50 and p99 of some cases."""
+    runs: dict[tuple[str, str, int, int], list[Latency]] = {}
+    for item in found:
+        runs.setdefault((item.name, item.guarantee, item.commit_ms, item.rate), []).append(item)
+    heads = (f"{guarantee}, {rate // 1000} k/s" for guarantee, _, rate in LATENCIES)
+    yield from _head("ms at p50/p99", *heads)
     for name in dict.fromkeys(item.name for item in found):
-        runs = (rows.get(name, {}).get(RATE, ()) for rows in built.values())
-        yield _row(
-            name, *(f"{middle(item, 'p50_ms'):.1f}/{middle(item, 'p99_ms'):.0f}" if item else "" for item in runs)
-        )
+        yield _row(name, *(_percentiles(runs.get((name, *case), ())) for case in LATENCIES))
+
+
+def _percentiles(runs: Sequence[Latency]) -> str:
+    values = [middle(runs, figure) for figure in ("p50_ms", "p99_ms")] if runs else []
+    return "/".join(f"{value:,.0f}" if value >= 10 else f"{value:.1f}" for value in values)
 
 
 def of_files() -> dict[str, str]:
