@@ -108,7 +108,7 @@ class Values(Curve):
     name = "values"
     title = "size of a value in a store"
     unit = "bytes"
-    points = variants = ("100", "1000", "10000", "100000", "1000000")
+    points = variants = ("100", "1000", "10000", "100000", "900000")
 
     def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
         count = min(self._events, _VOLUME // int(point))
@@ -205,7 +205,8 @@ class Commits(Curve):
         self._input = self._kafka.load("events", Events(self._events))
 
     def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
-        return self._counted(self._input, {"task.commit.ms": point, "task.guarantee": self.GUARANTEE}), ()
+        keys = {"task.commit.ms": point, "task.guarantee": self.GUARANTEE, "task.transaction.timeout.ms": "120000"}
+        return self._counted(self._input, keys), ()
 
 
 class ExactlyOnceCommits(Commits):
