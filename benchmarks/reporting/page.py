@@ -26,7 +26,7 @@ PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 #: The plots of the results that there are, each with its copy for the page.
 PLOTS = {
     plot: ROOT / "docs" / "pictures" / plot.name
-    for plot in (RESULTS / f"{name}.svg" for name in ("peers", "latency", "growth"))
+    for plot in (RESULTS / f"{name}.svg" for name in ("peers", "latency", "growth", "shares"))
     if plot.exists()
 }
 #: What `make bench-latency` keeps, and the cases of the page's table: guarantee, milliseconds between commits, rate.
