@@ -78,6 +78,9 @@ def _draw(ax: Axes, curve: type[Curve], points: Mapping[str, Sequence[Measuremen
     ax.plot(range(len(points)), [cost(runs) for runs in points.values()], color=_COLOR, marker="o", markersize=4)
     ax.set_xticks(range(len(points)), [_label(point) for point in points], fontsize=7)
     _name(ax, curve.title, curve.unit, "CPU-s per million")
+    if curve.unit == "bytes":
+        ax.set_ylim(bottom=1)
+        ax.set_yscale("log")
 
 
 def _name(ax: Axes, title: str, x: str, y: str) -> None:
