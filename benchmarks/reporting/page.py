@@ -25,7 +25,7 @@ from samzapy.bench.measuring import Measurement
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 #: The plots of the results that there are, each with its copy for the page.
 PLOTS = {
-    plot: ROOT / "docs" / "pictures" / plot.name
+    plot: ROOT / "docs" / "pictures" / "measured" / plot.name
     for plot in (RESULTS / f"{name}.svg" for name in ("peers", "latency", "growth", "shares"))
     if plot.exists()
 }
