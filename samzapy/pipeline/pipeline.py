@@ -66,9 +66,8 @@ class Pipeline:
         A start reads the table to its end before other inputs. `everywhere`: each task has all of it.
         """
         at = stream_of(stream)
-        source = self.add(
-            Source(stream=at, value_type=value_type, nulls=True, everywhere=everywhere), f"{at.stream}-changes"
-        )
+        changes = Source(stream=at, value_type=value_type, nulls=True, everywhere=everywhere)
+        source = self.add(changes, f"{at.stream}-changes")
         step = self.add(TableStore(inputs=(source,), value_type=value_type), name or at.stream)
         return Table(self, step, step.name)
 
