@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from samzapy.admin.running import refuse_if_running
@@ -34,7 +35,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig
 from samzapy.container.outputs.producers import StateTransactions, transactional_id
-from samzapy.container.supervision.job_records import open_job
+from samzapy.container.supervision.job_records import Ownership, open_job
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, RestoreError
@@ -145,7 +146,8 @@ def move_positions(
             # 3  the checkpoints
             before = _read(model, clients, checkpoints)
             changed = _moved(before, after, model, _written(checkpoints), clock)
-            write_checkpoints(config.job_name, clients, checkpoints, claim.state, changed)
+            check_owner = partial(Ownership.of(config, claim.run.id).check, checkpoints)
+            write_checkpoints(config.job_name, clients, checkpoints, claim.state, changed, check_owner=check_owner)
     return [
         Moved(task.name, ssp, _committed(before, task.name).get(ssp), after[ssp])
         for task in model.tasks
@@ -173,7 +175,7 @@ def write_checkpoints(
     changed: Mapping[str, Checkpoint],
     *,
     records: Mapping[JobRecord, Mapping[str, Any]] | None = None,
-    check_owner: Callable[[], object] = lambda: None,
+    check_owner: Callable[[], object],
 ) -> None:
     """Write the checkpoints and job records at once, in a transaction where there are transactions.
 

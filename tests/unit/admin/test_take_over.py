@@ -1,18 +1,20 @@
 """Two runs of one job side by side, as two drivers would be, on the memory system and in this process."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from rigs.in_between import first
 from rigs.side_by_side import NumbersScene, Run
 
 from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream, WindowableTask
-from samzapy.admin import take_over
+from samzapy.admin import positions, take_over
+from samzapy.admin.positions import Move, move_positions, read_positions
 from samzapy.admin.running import NO_DRIVER
 from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
-from samzapy.checkpoint.records import read_owner, write_owner
+from samzapy.checkpoint.records import Target, read_owner, write_owner
 from samzapy.config.loader import load_job
 from samzapy.container.outputs.producers import transactional_id
 from samzapy.container.supervision.job_records import Ownership, open_job, this_run
@@ -165,3 +167,20 @@ def test_without_checkpoints_every_run_starts_at_the_defaults_and_nobody_owns_th
         assert started(scene.prepare(until_end=True)).join() is None
     assert scene.outputs() == Counter(dict.fromkeys(range(10), 2))
     assert not [name for name in scene.admin.list_streams() if "checkpoint" in name]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_move_into_which_a_run_starts_is_refused(guarantee, monkeypatch):
+    scene = Scene(guarantee)
+    scene.send(10)
+    assert started(scene.prepare(until_end=True)).join() is None
+    config, model = load_job(scene.flat), scene.prepare().model
+    with open_job(config, "test") as (_, checkpoints):
+        # This process goes on, the run in it has ended.
+        write_owner(checkpoints, replace(read_owner(checkpoints), pid=NO_DRIVER))
+    first(monkeypatch, positions, "write_checkpoints", scene.prepare)
+    with pytest.raises(JobTakenOver, match="another run of job 'twice'"):
+        move_positions(config, model, Move(Target("oldest")), lambda _: None)
+    assert {
+        at for item in read_positions(config, model).checkpoints.values() for at in item.input_offsets.values()
+    } != {0}
