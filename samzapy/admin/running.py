@@ -69,7 +69,12 @@ def job_processes() -> list[JobProcess]:
     result = []
     for process in psutil.process_iter():
         try:
-            logs = [Path(file.path) for file in process.open_files() if _LOG.fullmatch(Path(file.path).name)]
+            logs = [
+                Path(file.path)
+                for file in process.open_files()
+                # A reader, such as `tail -F`, is no part of the job.
+                if _LOG.fullmatch(Path(file.path).name) and getattr(file, "mode", "a") == "a"
+            ]
             since_ms = round(1_000 * process.create_time())
         except (psutil.Error, OSError):
             continue  # it has ended, or is another user's
