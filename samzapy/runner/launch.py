@@ -62,6 +62,7 @@ def launch_once(
     def on_claimed(prepared: PreparedJob) -> None:
         nonlocal claimed
         claimed = True
+        page.write("")
         if after:
             reach("inputs.4")
         for warning in prepared.warnings:

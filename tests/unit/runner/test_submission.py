@@ -14,6 +14,8 @@ import samzapy
 from samzapy import StreamTask
 from samzapy.cli import submission
 from samzapy.cli.main import cli
+from samzapy.config.supervision import LogConfig
+from samzapy.container.supervision.logs import PageAddress, log_folder
 from samzapy.errors import ConfigError, UnknownStream
 
 DEADLINE_S = 60.0
@@ -54,7 +56,10 @@ def test_a_job_file_runs_to_the_ends_of_its_inputs_and_again_in_the_same_process
     outcome = samzapy.run("job.properties", until_end=True, runner="local")
     assert (outcome.status.processed, outcome.stopped) == (4, False)
     write()
+    page = PageAddress(log_folder(LogConfig(), "views-1"))
+    page.write("http://127.0.0.1:1/?token=of-a-run-that-was-killed")
     assert samzapy.run(Path("job.properties"), until_end=True, runner="local").status.processed == 4
+    assert page.read() is None
 
 
 def test_keys_and_a_class_that_no_module_has_make_a_job():
