@@ -55,8 +55,8 @@ class StopSwitch:
 
 @final
 class StopSignals:
-    """A context in which the first signal asks `switch`; any further one calls `abort` and ends the process with 128 +
-    its number.
+    """A context in which the first signal asks `switch`; a second SIGTERM or SIGINT calls `abort` and ends the process
+    with 128 + its number.
 
     SIGHUP says that the terminal is gone: shell and kernel both send it, so it stops the job and never ends the
     process. Under `nohup` it is ignored.
@@ -94,11 +94,9 @@ class StopSignals:
             self.__exit__(None, None, None)
             os.kill(os.getpid(), number)
             return
-        if not self._is_repeated:
-            self._is_repeated = True
+        if not self._is_repeated or number == signal.SIGHUP:
+            self._is_repeated |= number != signal.SIGHUP
             self._switch.ask()
-            return
-        if number == signal.SIGHUP:
             return
         try:
             self.abort()
