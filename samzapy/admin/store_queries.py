@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.supervision.logs import log_folder, newest_lines
 from samzapy.container.tasks.task_class import load_task_class
+from samzapy.coordinator.clocks import as_text as as_time
 from samzapy.coordinator.views import HOW, LONGEST, MOST_READ, MOST_RECORDS, Inspector
 from samzapy.coordinator.views import Record as Shown
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, SerdeError, UnknownStream
@@ -362,8 +362,8 @@ def _picture(config: JobConfig, task: str) -> list[Mapping[str, object]]:
 
 
 def _place(record: Record) -> str:
-    time = datetime.fromtimestamp(max(0, record.timestamp) / 1000, timezone.utc)
-    return f"{record.ssp}@{record.offset}, {time.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"
+    time = "no time" if record.timestamp == -1 else as_time(record.timestamp, "milliseconds")
+    return f"{record.ssp}@{record.offset}, {time.replace('+00:00', 'Z')}"
 
 
 def _decoded(record: Record, keys: Literal, values: Literal) -> Shown:

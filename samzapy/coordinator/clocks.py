@@ -148,11 +148,11 @@ def _has(progress: TaskProgress, time: int) -> bool:
     return time in times or (progress.open and time >= times[-1])
 
 
-def as_text(time_ms: int | None) -> str:
+def as_text(time_ms: int | None, timespec: str = "seconds") -> str:
     """A clock as text: ISO 8601 in UTC, empty for None, and a number for a time beyond the calendar."""
     if time_ms is None:
         return ""
     try:
-        return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="seconds")
+        return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec=timespec)
     except (OverflowError, OSError, ValueError):
         return f"{time_ms} ms"

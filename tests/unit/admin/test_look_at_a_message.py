@@ -106,6 +106,20 @@ def test_a_scan_reads_and_returns_a_bounded_number_of_messages(inspector, monkey
     assert inspector.messages("m.in", "0", "oldest", "bob") == []
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "shown"),
+    [(1_700_000_000_000_000, "1700000000000000 ms"), (-5, "1969-12-31T23:59:59.995Z"), (-1, "no time")],
+)
+def test_a_message_with_any_time_stamp_is_shown(config, timestamp, shown):
+    factory = system_factory(config.systems["m"])
+    factory.admin(config.systems["m"], "test").create(StreamSpec("in", 1))
+    producer = factory.producer(config.systems["m"], "test")
+    producer.send([OutgoingRecord("in", b"k", b"v", 0, timestamp=timestamp)])
+    producer.flush()
+    producer.close()
+    assert [each.place for each in JobInspector(config).messages("m.in", "0", "oldest")] == [f"m.in[0]@0, {shown}"]
+
+
 @pytest.mark.parametrize("start", ["5", "never", "2026-99-99"])
 def test_a_start_that_does_not_exist_is_refused(inspector, start):
     with pytest.raises(ConfigError, match="from"):
