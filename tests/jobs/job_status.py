@@ -89,5 +89,5 @@ def six_hours(lag_of=lambda second: 40):
         numbers = {"container": {"cpu-s": cpu_s}, "commit": {"commit.total-s": commit_s}}
         attempts = 2 if second > -200 else 1
         each = container(0, processed, [0], lag=lag_of(second), attempts=attempts, commits=commits, metrics=numbers)
-        history.note(job(each, time_ms=NOON_MS + 1_000 * second))
+        history.note(job(each, time_ms=NOON_MS + 1_000 * second, at=float(second)))
     return history

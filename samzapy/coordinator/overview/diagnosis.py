@@ -163,7 +163,8 @@ def _not_running(job: _Job) -> Diagnosis | None:
     if not others:
         return None
     first = max(others, key=lambda each: each.attempts)
-    text = f"{_subject(first.id, others)} {first.phase or 'starting'}, in attempt {first.attempts}"
+    phase = {"": "starting", "waiting": "waiting for a system that does not answer"}.get(first.phase, first.phase)
+    text = f"{_subject(first.id, others)} {phase}, in attempt {first.attempts}"
     return Diagnosis("warn", text, f"samzapy logs {JOB} --container {first.id}")
 
 
@@ -173,7 +174,8 @@ def _unknown_lag(job: _Job) -> Diagnosis | None:
     if not unknown:
         return None
     age_s, container = max(unknown)
-    text = f"{_subject(container, unknown)} without a known lag for {seconds(age_s)}: the broker does not answer"
+    why = "the broker, or the container, does not answer"
+    text = f"{_subject(container, unknown)} without a known lag for {seconds(age_s)}: {why}"
     return Diagnosis("bad", text, f"samzapy check {JOB}")
 
 

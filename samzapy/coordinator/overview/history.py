@@ -10,8 +10,8 @@ from samzapy.coordinator.status import JobStatus
 #: Seconds between two samples, and samples, of the last ten minutes and of the last six hours.
 FINE_S, COARSE_S = 10, 120
 _FINE, _COARSE = 60, 180
-#: Milliseconds that a sample may come early.
-_EARLY_MS = 1_000
+#: Seconds that a sample may come early.
+_EARLY_S = 1.0
 
 
 class Sample(NamedTuple):
@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 
 
 class _Totals(NamedTuple):
-    time_ms: int
+    at: float
     processed: int
     commits: int
     commit_s: float
@@ -44,17 +44,17 @@ class _Totals(NamedTuple):
 
         restarts = sum(max(0, item.attempts - 1) for item in status.containers)
         times = total("commit", "commit.total-s"), total("container", "cpu-s")
-        return cls(status.time_ms, status.processed, status.commits, *times, restarts)
+        return cls(status.at, status.processed, status.commits, *times, restarts)
 
-    def until(self, now: _Totals, lag: int | None) -> Sample:
-        """The sample between two times. A container that starts again counts its seconds from 0: then they are
-        unknown."""
-        seconds = (now.time_ms - self.time_ms) / 1000
+    def until(self, now: _Totals, status: JobStatus) -> Sample:
+        """The sample between two times, the second one that of `status`. A container that starts again counts its
+        seconds from 0: then they are unknown."""
+        seconds = now.at - self.at
         commits, commit_s, cpu_s = now.commits - self.commits, now.commit_s - self.commit_s, now.cpu_s - self.cpu_s
         return Sample(
-            now.time_ms,
+            status.time_ms,
             round(max(0, now.processed - self.processed) / seconds, 1),
-            lag,
+            status.lag,
             round(commit_s / commits, 4) if commits > 0 and commit_s > 0 else None,
             round(cpu_s / seconds, 3) if cpu_s > 0 else None,
             max(0, now.restarts - self.restarts),
@@ -75,15 +75,13 @@ class History:
     def note(self, status: JobStatus) -> None:
         """Take the figures of a status, if the next samples are due."""
         now = _Totals.of(status)
-        self.fine = (*self.fine, *self._sample(now, FINE_S, status.lag))[-_FINE:]
-        self.coarse = (*self.coarse, *self._sample(now, COARSE_S, status.lag))[-_COARSE:]
+        self.fine = (*self.fine, *self._sample(now, FINE_S, status))[-_FINE:]
+        self.coarse = (*self.coarse, *self._sample(now, COARSE_S, status))[-_COARSE:]
 
-    def _sample(self, now: _Totals, step_s: int, lag: int | None) -> tuple[Sample, ...]:
+    def _sample(self, now: _Totals, step_s: int, status: JobStatus) -> tuple[Sample, ...]:
         """The sample of that step, if it is due."""
         before = self._before.setdefault(step_s, now)
-        passed_ms = now.time_ms - before.time_ms
-        # The clock of the machine may be set back.
-        if 0 <= passed_ms < step_s * 1000 - _EARLY_MS:
+        if now.at - before.at < step_s - _EARLY_S:
             return ()
         self._before[step_s] = now
-        return (before.until(now, lag),) if passed_ms > 0 else ()
+        return (before.until(now, status),)

@@ -121,7 +121,7 @@ CASES = {
     "lag unknown": (
         job(running(), running(1, lags=None), at=45.0),
         steady(),
-        ("bad", "Container 1 is without a known lag for 45 s: the broker does not answer", CHECK),
+        ("bad", "Container 1 is without a known lag for 45 s: the broker, or the container, does not answer", CHECK),
     ),
     "event time": (
         job(running(), clocks=ClockStatus(stalled=ClockStall("Partition 0", "", 400.0))),
@@ -137,6 +137,11 @@ CASES = {
         job(running(), running(1, phase="starting", attempts=2)),
         steady(),
         ("warn", "Container 1 is starting, in attempt 2", f"{LOGS} --container 1"),
+    ),
+    "waiting": (
+        job(running(), running(1, phase="waiting")),
+        steady(),
+        ("warn", "Container 1 is waiting for a system that does not answer, in attempt 1", f"{LOGS} --container 1"),
     ),
     "restoring": (
         job(running(), running(1, phase="restoring", restoring=(400, 1_000))),

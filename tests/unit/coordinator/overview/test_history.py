@@ -13,7 +13,7 @@ def at(second, processed=0, lag=0, attempts=1, commits=1, **metrics):
         "container": {"cpu-s": metrics.get("cpu", 0)},
     }
     each = container(0, processed, [0], lag=lag, attempts=attempts, commits=commits, metrics=numbers)
-    return job(each, time_ms=1_000 * second)
+    return job(each, time_ms=1_000 * second, at=float(second))
 
 
 def test_a_sample_has_the_differences_of_ten_seconds():
@@ -50,8 +50,8 @@ def test_a_day_of_samples_is_ten_minutes_and_six_hours():
     assert {each.rate for each in (*history.fine, *history.coarse)} == {50.0}
 
 
-def test_a_clock_that_is_set_back_begins_anew():
+def test_a_wall_clock_that_jumps_changes_no_rate():
     history = History()
-    for second in (1_000, 1_010, 10, 20):
-        history.note(at(second))
-    assert [each.time_ms for each in history.fine] == [1_010_000, 20_000]
+    for second, wall_ms in ((0, 0), (10, 3_600_000), (20, 20_000)):
+        history.note(replace(at(second, 50 * second), time_ms=wall_ms))
+    assert [(each.time_ms, each.rate) for each in history.fine] == [(3_600_000, 50.0), (20_000, 50.0)]
