@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from samzapy.config.supervision import LogConfig
 from samzapy.container.commit_protocol import CommitProtocol, StateWriter
 from samzapy.container.errors.processing import BatchProcessing, TolerantProcessing
+from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.outputs.producers import TransactionOnDemand
 from samzapy.container.tasks.asynchronous import AsynchronousExecutor, AsyncMessages
 from samzapy.container.tasks.synchronous import StrictProcessing
@@ -107,6 +108,7 @@ _KNOWN: dict[CodeType, Callable[[Variables], Activity]] = {
     AsyncMessages._begin.__code__: _asynchronous("work"),  # noqa: SLF001
     AsyncMessages._run.__code__: _asynchronous("message"),  # noqa: SLF001
     TaskInstance.call.__code__: _call,
+    BufferingCollector.hand_over.__code__: _own("waits for room in the queue of its outputs"),
     StateWriter.commit.__code__: _own("waits for a transaction to be committed"),
     TransactionOnDemand._begin.__code__: _own("waits for a transaction to begin"),  # noqa: SLF001
     CommitProtocol._run.__code__: _own("in a commit"),  # noqa: SLF001
@@ -376,10 +378,13 @@ class PageAddress:
         self._written: str | None = None
 
     def write(self, address: str) -> None:
-        """Keep the address; where that cannot be, it is in the log alone."""
+        """Keep the address instead of an earlier run's, empty for no page. Where that cannot be, it is in the log
+        alone."""
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._path.unlink(missing_ok=True)
+            if not address:
+                return
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(address)
             self._written = address

@@ -92,7 +92,7 @@ def test_the_status_shows_lag_and_stalls(samzapy, logs):
 
 def test_the_processes_of_jobs_are_found_by_their_logs_with_their_pages(samzapy, logs):
     PageAddress(logs).write("http://127.0.0.1:1/?token=x")
-    with process_logging(LogConfig(), "counts-1", "driver"):
+    with process_logging(LogConfig(), "counts-1", "driver"), (logs / "driver.log").open():
         code, output, _ = samzapy("ps", "--json")
     (line,) = [row for row in json.loads(output)["rows"] if row["log"] == str(logs / "driver.log")]
     assert code == 0

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import pytest
 
-from samzapy import CoroutineTask, InitableTask, StreamTask
+from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
+from samzapy.container.outputs.collector import BufferingCollector, Outbox
 from samzapy.container.supervision.logs import PlaceFilter, activity_of, stack_as_text, stack_of, waited_for
 from tests.jobs.memory_job import MemoryJob
 
@@ -79,6 +80,19 @@ def test_a_thread_in_process_is_seen_with_its_message_and_its_stack(tmp_path):
     assert "in process" in stack.splitlines()[0]
     assert "test_activity.py" in stack
     assert "run_loop.py" not in stack
+
+
+def test_a_thread_that_waits_for_room_for_its_outputs_is_seen():
+    found = []
+
+    class Full:
+        def send(self, records):
+            found.append(activity_of(stack_of(threading.get_ident())))
+
+    collector = BufferingCollector(lambda _: (None, None), lambda _: Full(), None, Outbox())
+    collector.send(OutgoingMessageEnvelope(SystemStream("a", "b"), b"v"))
+    collector.hand_over()
+    assert [(each.doing, each.of_user) for each in found] == [("waits for room in the queue of its outputs", False)]
 
 
 class Waiting(CoroutineTask):

@@ -1,0 +1,36 @@
+"""What counts as an outage of a Kafka cluster: a job waits for its end, however long that takes."""
+
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import KafkaError
+
+from samzapy.api.system import OutgoingColumns
+from samzapy.errors import ProducerError
+from samzapy.system.kafka.client import Connection
+from samzapy.system.kafka.errors import general_error
+from samzapy.system.kafka.queue import ReportedQueue
+from samzapy.testing import ManualClock
+
+
+class FullClient:
+    """A client of librdkafka whose queue has no room."""
+
+    def list_topics(self, topic, timeout):
+        return SimpleNamespace(brokers={1: "b"}, topics={"out": SimpleNamespace(partitions={0: "p"})})
+
+    def produce(self, *_):
+        raise BufferError
+
+
+def test_a_queue_that_stays_full_is_an_outage():
+    clock = ManualClock()
+    queue = ReportedQueue(FullClient(), Connection("kafka", "b:9092", clock=clock), clock.advance)
+    with pytest.raises(ProducerError, match="the queue to b:9092 stayed full for 60 s") as caught:
+        queue.send(OutgoingColumns("out", None, [b"v"], 0))
+    assert caught.value.outage
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.KAFKA_STORAGE_ERROR])
+def test_a_leader_that_is_replaced_is_an_outage(code):
+    assert general_error(KafkaError(code), "kafka", "in[0]").outage
