@@ -144,8 +144,8 @@ class TableStream:
         """The records that may be read now, at most `max_records`; none before the table is due."""
         if self.wait_s > 0:
             return {}
+        self._refuse_new_numbers(connection, positions)
         if self._settled is None:
-            self._refuse_new_numbers(connection, positions)
             # From the lowest position: a reader may seek back later, and a settled number stays settled.
             self._settled = SettledNumbers(self._source, min(positions.values()), connection, self._clock)
         self._refuse_lost_rows(connection)
@@ -185,16 +185,16 @@ class TableStream:
         return self._partitions == 1 or partition_of(self._rows.key(row) or b"", self._partitions) == ssp.partition
 
     def _refuse_new_numbers(self, connection: sa.Connection, positions: dict[SystemStreamPartition, int]) -> None:
-        """Raise if the numbers begin again: the stream would be silent until they have passed the old positions."""
+        """Raise if the numbers begin again: rows would be missing until they have passed the old positions."""
         upcoming = self._source.upcoming(connection)
         ahead = {ssp: position for ssp, position in positions.items() if position > upcoming}
         if not ahead:
             return
         ssp, position = max(ahead.items(), key=lambda item: item[1])
         last = last_number(connection, self._source)
-        if last is None:
+        if last is None and self._settled is None:
             logger.warning("%s@%d: the last row is %d; were the rows after it deleted?", ssp, position, upcoming - 1)
-        elif position > max(upcoming, last + 1):
+        elif last is not None and position > max(upcoming, last + 1):
             repair = "the table has begun to count anew; start from its beginning: samzapy checkpoint set JOB oldest"
             raise OffsetOutOfRange(ssp, position, 0, max(upcoming, last + 1), repair)
 

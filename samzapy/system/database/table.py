@@ -38,10 +38,13 @@ from samzapy.errors import (
     SerdeError,
     UnknownPartition,
     UnknownStream,
+    Unreachable,
 )
 
 #: SQLite raises OperationalError for nearly everything, also for a missing table.
 _TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
+#: What PostgreSQL and MySQL say of a login that they refuse.
+_REFUSED_LOGIN = ("authentication", "denied", "does not exist")
 
 
 class Database:
@@ -64,8 +67,8 @@ class Database:
 
     @contextmanager
     def connected(self) -> Iterator[sa.Connection]:
-        """The connection. After any failure it is closed. Raises RetriableError if a new connection may help,
-        EnvironmentFailure for the rest."""
+        """The connection. After any failure it is closed. Raises Unreachable if there is none,
+        RetriableError if a new one may help, EnvironmentFailure for the rest."""
         if self._closed or os.getpid() != self._pid:
             raise EnvironmentFailure(f"{self}: closed, or opened by another process")
         try:
@@ -73,8 +76,9 @@ class Database:
                 self._connection = self._connect()
             yield self._connection
         except exc.SQLAlchemyError as cause:
+            failure = self._translated(cause)
             self._drop()
-            raise self._translated(cause) from cause
+            raise failure from cause
         except SamzapyError:
             raise
         except BaseException:
@@ -102,8 +106,12 @@ class Database:
     def _translated(self, cause: exc.SQLAlchemyError) -> SamzapyError:
         driver = getattr(cause, "orig", None)
         text = " ".join(str(driver or cause).split()) or type(cause).__name__
-        kind = RetriableError if self._is_transient(cause, text) else EnvironmentFailure
-        return kind(f"{self}: {without_password(text)}")
+        line, is_transient = f"{self}: {without_password(text)}", self._is_transient(cause, text)
+        if is_transient and self._connection is None and not any(word in text for word in _REFUSED_LOGIN):
+            away = Unreachable(line)
+            away.service = "the database"
+            return away
+        return RetriableError(line) if is_transient else EnvironmentFailure(line)
 
     def _is_transient(self, cause: exc.SQLAlchemyError, text: str) -> bool:
         if self.dialect == "sqlite":

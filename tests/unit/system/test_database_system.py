@@ -8,7 +8,7 @@ import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSettings, SystemSettings
-from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange
+from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, Unreachable
 from samzapy.system.database import DatabaseSystemFactory
 from samzapy.testing import ManualClock
 
@@ -289,12 +289,20 @@ def test_rows_that_were_read_may_be_deleted_and_reading_goes_on(shop, caplog):
 
 def test_a_table_that_counts_anew_is_refused_where_the_database_knows_it(shop):
     shop.write("CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT)")
-    shop.write("INSERT INTO t VALUES (1), (2)")
+    shop.write("INSERT INTO t VALUES (1), (2), (3), (4)")
     shop.stream(order_by="id")
-    with pytest.raises(
-        OffsetOutOfRange, match=r"shop\.t\[0\]@5: the log holds offsets 0 to 3 .*checkpoint set JOB oldest"
-    ):
-        shop.rest(shop.reader(5))
+    running = shop.reader()
+    shop.rest(running)
+    shop.write("DELETE FROM t")
+    assert shop.rest(running) == []
+    shop.write("UPDATE sqlite_sequence SET seq = 0")
+    shop.write("INSERT INTO t DEFAULT VALUES")
+    shop.write("INSERT INTO t DEFAULT VALUES")
+    for reader in (shop.reader(5), running):
+        with pytest.raises(
+            OffsetOutOfRange, match=r"shop\.t\[0\]@5: the log holds offsets 0 to 3 .*checkpoint set JOB oldest"
+        ):
+            shop.rest(reader)
 
 
 def test_a_table_that_may_count_anew_is_warned_of(versions, caplog):
@@ -303,3 +311,12 @@ def test_a_table_that_may_count_anew_is_warned_of(versions, caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "shop.t[0]@5: the last row is 1; were the rows after it deleted?"
     ]
+
+
+def test_a_server_that_does_not_answer_is_waited_for(shop):
+    pytest.importorskip("psycopg")
+    shop.url = "postgresql+psycopg://ann@127.0.0.1:1/shop"
+    shop.stream(order_by="id")
+    with pytest.raises(Unreachable, match=r"system 'shop' \(postgresql") as caught:
+        shop.upcoming()
+    assert caught.value.service == "the database"
