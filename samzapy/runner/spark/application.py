@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import dropwhile, takewhile
 from typing import Any, Protocol
@@ -97,11 +97,15 @@ class SparkApplication:
 
     def check(self) -> None:
         """Raise EnvironmentFailure if this Spark application has ended."""
-        if not self.alive:
+        is_stopped = None
+        if self.alive:
+            with suppress(Py4JError, OSError):  # it may end at any time
+                is_stopped = self.context._jsc.sc().isStopped()  # noqa: SLF001  # not offered to Python
+        if is_stopped is None:
             raise EnvironmentFailure(
                 "Spark's driver JVM has ended; start the job again, and it resumes from its last commit"
             )
-        if self.context._jsc.sc().isStopped():  # noqa: SLF001  # not offered to Python
+        if is_stopped:
             raise EnvironmentFailure(
                 f"Spark has ended the application: {self._address} is unreachable, or killed the application"
                 f"{self._last_executor()}"

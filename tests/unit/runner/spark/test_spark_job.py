@@ -3,15 +3,17 @@
 import io
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.serializers import UTF8Deserializer, write_with_length
 from pyspark.worker_util import check_python_version
 
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark import application as attempt
-from samzapy.runner.spark.application import SparkJob
+from samzapy.runner.spark.application import SparkApplication, SparkJob
 from samzapy.runner.spark.worker import run_task
 from samzapy.version import VERSION
 
@@ -134,3 +136,14 @@ def test_a_module_that_only_the_users_code_wants_is_not_samzapys_to_install():
     told = why("ModuleNotFoundError: No module named 'my_models'")
     assert "my_models" in told
     assert "\n" not in told
+
+
+def test_a_jvm_that_ends_while_it_is_asked_is_told_as_one_that_has_ended():
+    class Context:
+        @property
+        def _jsc(self):
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    jvm, master = SimpleNamespace(alive=True, executor_end=""), SimpleNamespace(address="local[1]", executors=0)
+    with pytest.raises(EnvironmentFailure, match="driver JVM has ended; start the job again"):
+        SparkApplication(jvm, Context(), master).check()
