@@ -255,7 +255,8 @@ class InputsWatch:
         """Whether a stream was created again; stops the containers then."""
         for stream, now in described.items():
             before = self._known[stream]
-            if now is not None and now.stream_id != before.stream_id:
+            # A store is filled again from a new side input, without a word of the operator.
+            if now is not None and now.stream_id != before.stream_id and stream in self._config.task.all_inputs:
                 self.replaced = (
                     f"{stream}: it was deleted and created again while the job ran (id {before.stream_id}, now "
                     f"{now.stream_id}), so the positions of the job mean nothing in it: the job stops; the next start "
@@ -276,8 +277,9 @@ class InputsWatch:
             if now is None or now.partitions <= before.partitions:
                 continue
             change = f"{stream} has grown from {before.partitions} to {now.partitions} partitions"
-            reason = self._unfit(counts) if self._follows else ""
-            if self._follows and not reason:
+            is_followed = self._follows and stream in self._config.task.all_inputs
+            reason = self._unfit(counts) if is_followed else ""
+            if is_followed and not reason:
                 changes.append(change)
                 continue
             self._known[stream] = now
@@ -285,6 +287,9 @@ class InputsWatch:
                 f", and the job goes on without the new ones: {reason}"
                 if reason
                 else ": the next start of the job reads the new ones, from their beginning"
+                if stream in self._config.task.all_inputs
+                else ": the stores that it fills lack the rows of the new ones, until a start with all of them in "
+                "side.inputs"
             )
             self._on_event(f"warning: {change}{effect}")
         return changes

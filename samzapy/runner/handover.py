@@ -222,6 +222,10 @@ class OwnershipWatch:
                         reach("inputs.3")
                 else:
                     _let_go(self._ownership, asked)
+                    if asked.safe:
+                        self._options.on_event(
+                            "this process waits until the new run reads its inputs, in case it fails"
+                        )
                     if asked.safe and _is_back(self._ownership, asked.by, self._options.stop):
                         self._options.on_event("the new run has failed before its first poll: the job starts again")
                         self.restart = asked.by.id

@@ -198,7 +198,9 @@ class _CheckedJob(StartableJob):
             lease_ms=claim.run.lease_ms,
             given=self.given,
             inputs={
-                stream: result for stream in config.task.all_inputs if (result := self.streams(stream)) is not None
+                stream: result
+                for stream in config.task.all_inputs | config.sources
+                if (result := self.streams(stream)) is not None
             },
         )
 

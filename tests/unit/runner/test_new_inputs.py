@@ -8,6 +8,7 @@ from jobs.memory_job import Calls, CountingTask, MemoryJob
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec, SystemTraits
+from samzapy.api.task import SideInputsProcessor
 from samzapy.config.loader import load_job
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import ConfigError, EnvironmentFailure
@@ -217,6 +218,30 @@ def test_without_the_key_an_input_that_grows_is_announced_once(job, monkeypatch)
     run.events.wait_for((line.replace("2 to 4", "4 to 6"),), 1)
     run.stop()
     assert len(run.heard("has grown")) == 2
+
+
+class Copies(SideInputsProcessor):
+    """Each message as an entry."""
+
+    def process(self, message, store):
+        return [(message.key, message.message)]
+
+
+def test_a_side_input_that_grows_is_announced_and_the_job_goes_on(job, monkeypatch):
+    monkeypatch.setattr(driver, "InputsWatch", partial(InputsWatch, pace_s=0.1))
+    job.admin.create(StreamSpec("rows", 2))
+    side = {"stores.rows.factory": "memory", "stores.rows.key.serde": "string", "stores.rows.msg.serde": "json"}
+    side |= {"stores.rows.side.inputs": "mem.rows"}
+    side |= {"stores.rows.side.inputs.processor.factory": f"{__name__}:Copies"}
+    run = Run(load_job(job.flat | REFRESH | side))
+    job.task.calls.wait_for(("init",), 2)
+    job.admin.grow("rows", 3)
+    line = (
+        "warning: mem.rows has grown from 2 to 3 partitions: the stores that it fills lack the rows of the new ones, "
+        "until a start with all of them in side.inputs"
+    )
+    run.events.wait_for((line,), 1)
+    assert run.stop().restart is None
 
 
 def test_a_changelog_that_grows_is_announced_once_with_the_way_back(job, monkeypatch):
