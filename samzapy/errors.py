@@ -163,6 +163,7 @@ class OffsetOutOfRange(EnvironmentFailure):
 
 
 LOST_RECORDS = "it has lost records that the job has processed (unclean.leader.election.enable?), or it is another log"
+DELETED_RECORDS = "its records were deleted before they were read (retention?); the next start says how to go on"
 
 
 class PositionVoid(EnvironmentFailure):

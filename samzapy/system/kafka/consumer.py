@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.errors import (
+    DELETED_RECORDS,
     LOST_RECORDS,
     EnvironmentFailure,
     OffsetOutOfRange,
@@ -188,7 +189,7 @@ class KafkaConsumer(SystemConsumer):
         if error.code() == KafkaError._AUTO_OFFSET_RESET and ssp in self._positions:  # noqa: SLF001
             low, high = self._call(lambda client: client.get_watermark_offsets(_at(ssp), timeout=_WATERMARKS_S))
             at = self._positions[ssp]
-            return OffsetOutOfRange(ssp, at, low, high, LOST_RECORDS if at > high else "")
+            return OffsetOutOfRange(ssp, at, low, high, LOST_RECORDS if at > high else DELETED_RECORDS)
         return self._connection.general_error(error, str(ssp) if event.stream else "", "READ")
 
     def _call(self, call: Any) -> Any:

@@ -20,7 +20,7 @@ from samzapy.api.system import (
     SystemTraits,
 )
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownStream
+from samzapy.errors import DELETED_RECORDS, LOST_RECORDS, EnvironmentFailure, OffsetOutOfRange, UnknownStream
 from samzapy.system.clients import record_limit
 from samzapy.system.local.cleaning import clean
 from samzapy.system.local.database import Database, LocalLog, Log, local_log
@@ -94,7 +94,8 @@ class LocalConsumer(LogConsumer):
                     raise UnknownStream(ssp.system, ssp.stream, self._log.where)
                 oldest, upcoming, stable = known if self._committed else (*known[:2], known.upcoming)
                 if not oldest <= position <= upcoming:
-                    raise OffsetOutOfRange(ssp, position, oldest, upcoming)
+                    reason = LOST_RECORDS if position > upcoming else DELETED_RECORDS
+                    raise OffsetOutOfRange(ssp, position, oldest, upcoming, reason)
                 blocked = blocked or stable < upcoming
                 fetched[ssp], size = self._read_one(database, ssp, (position, stable), max_records, budget)
                 batch = fetched[ssp].batch

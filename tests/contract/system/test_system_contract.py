@@ -360,6 +360,7 @@ def test_reading_below_the_oldest_offset_fails_with_both_numbers(system):
     system.admin.delete_records(ssp, 6)
     error = until_error(system.reader((ssp, 2)), OffsetOutOfRange)
     assert (error.offset, error.oldest, error.upcoming) == (2, 6, 10)
+    assert "deleted before they were read (retention?); the next start says how to go on" in str(error)
     assert len(system.read(stream)) == 4
 
 
