@@ -262,11 +262,17 @@ def test_the_log_of_a_container_is_followed(served, look):
 
 
 @pytest.mark.slow
-def test_a_job_that_has_ended_leaves_a_page_that_says_so(served, chromium):
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "stopped"])
+def test_a_job_without_news_leaves_a_page_that_says_so(served, chromium, monkeypatch, ended):
     page = served(job(container(0, 5, [0])))
     tab = chromium.new_page()
+    tab.clock.install()
     tab.goto(page.address, wait_until="domcontentloaded")
     tab.get_by_text("5 messages processed").wait_for()
-    page.close()
+    if ended:
+        page.close()
+    else:
+        monkeypatch.setattr(views, "PACE_S", 60.0)
+        tab.clock.fast_forward(60_000)
     tab.get_by_text("No news from the job").wait_for()
     tab.close()
