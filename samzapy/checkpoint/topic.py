@@ -19,6 +19,9 @@ _POLL_RECORDS = 5_000
 _POLL_SECONDS = 0.2
 
 
+_HELD = "; a transaction there may be open still: kafka-transactions.sh --find-hanging names one that hangs"
+
+
 class Clients(Protocol):
     """The clients of the job's systems that a manager may use; each is made when first asked for."""
 
@@ -55,7 +58,7 @@ def read_to(
         if batches or consumer.position(ssp) > position:
             deadline = now + patience_s
         elif now > deadline:
-            raise RestoreStalled(f"{ssp}@{position}: no record for {patience_s:.0f} s before the end {end}")
+            raise RestoreStalled(f"{ssp}@{position}: no record for {patience_s:.0f} s before the end {end}{_HELD}")
 
 
 class TopicCheckpointManager(CheckpointManager):
