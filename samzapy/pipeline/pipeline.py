@@ -91,8 +91,7 @@ class Pipeline:
     @cached_property
     def task(self) -> type[PipelineTask]:
         """The task class of the job."""
-        about = f"The task of pipeline '{self.name}'."
-        members = {"plan": self.plan, "copartitioned": self.plan.copartitioned, "__doc__": about}
+        members = {"plan": self.plan, "copartitioned": self.plan.copartitioned, "__doc__": f"Pipeline {self.name}."}
         return type("PipelineTask", (PipelineTask,), members)
 
     def explain(self) -> str:
