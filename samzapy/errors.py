@@ -111,15 +111,17 @@ class TooFewFiles(EnvironmentFailure):
 class UnknownStream(EnvironmentFailure):
     """Raised when a stream does not exist on its system. samzapy never creates streams by accident.
 
-    `store`: the stream is the changelog of this store, which only the job may create: it must be compacted.
+    `store`, `own`: the stream is the changelog of this store, or what `own` says, and only the job may create it: it must
+    be compacted.
     """
 
-    def __init__(self, system: str, stream: str, where: str = "", store: str = "") -> None:
+    def __init__(self, system: str, stream: str, where: str = "", store: str = "", own: str = "") -> None:
         self.system, self.stream = system, stream
+        own = own or (store and f"the changelog of store '{store}'")
         at = f" on {where}" if where else ""
         command = f"create it with: samzapy topic create {system}.{stream} --partitions N"
-        if store:
-            way = f"it is the changelog of store '{store}', and a start of the job creates it"
+        if own:
+            way = f"it is {own}, and a start of the job creates it"
         elif system in {"local", "kafka"}:
             way = f"name the job file with --job, if there is one, and {command}"
         else:

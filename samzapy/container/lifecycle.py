@@ -24,6 +24,7 @@ from dataclasses import replace
 from samzapy import native
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.clock import Clock
+from samzapy.config.job import own_streams
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.run_loop import RunLoop
@@ -121,6 +122,8 @@ class Container:
         except UnknownStream as failure:
             committed = self._committed_of(failure)
             self.abandon()
+            if own := own_streams(self._builder.config).get(SystemStream(failure.system, failure.stream)):
+                raise UnknownStream(failure.system, failure.stream, own=own) from failure
             if not committed or isinstance(failure, UnknownPartition):
                 raise
             raise InputDeleted(failure.system, failure.stream, committed) from failure

@@ -4,7 +4,9 @@ import threading
 
 import pytest
 from jobs.memory_job import MemoryJob
+from rigs.in_between import first
 
+from samzapy.container.commit_protocol import StateWriter
 from samzapy.errors import EnvironmentFailure, InputDeleted, UnknownStream
 
 
@@ -47,3 +49,11 @@ def test_an_unknown_output_is_not_taken_for_a_deleted_input(tmp_path):
 def test_a_message_names_eight_partitions_at_most():
     text = str(InputDeleted("kafka", "in", dict.fromkeys(range(1000), 7)))
     assert "kafka.in[7]@7 and 992 more; take it out" in text
+
+
+def test_a_changelog_that_is_deleted_is_for_a_start_to_create(tmp_path, monkeypatch):
+    job = MemoryJob(tmp_path)
+    job.send((0, "key", {"id": 0}))
+    first(monkeypatch, StateWriter, "acknowledge_changes", lambda: job.admin.delete("counts-changelog"))
+    with pytest.raises(UnknownStream, match="it is the changelog of store 'counts', and a start of the job creates it"):
+        job.run()
