@@ -111,8 +111,7 @@ class TooFewFiles(EnvironmentFailure):
 class UnknownStream(EnvironmentFailure):
     """Raised when a stream does not exist on its system. samzapy never creates streams by accident.
 
-    `store`, `own`: the stream is the changelog of this store, or what `own` says, and only the job may create it: it must
-    be compacted.
+    `store`: the stream is the changelog of this store. `own`: it is what this says. Only the job may create these.
     """
 
     def __init__(self, system: str, stream: str, where: str = "", store: str = "", own: str = "") -> None:
