@@ -133,6 +133,8 @@ class EventTime:
         self._bound = TimeBound(max_ahead_ms, clock.wall_ms, ahead.inc)
         self._sources = {ssp: _Source(ssp) for ssp in sorted(ssps)}
         self._watermarked = context.task.watermarked
+        #: The newest event time of their messages.
+        self._seen = 0
         idle_s = 0.0 if idle is None else milliseconds(idle, "idle", 1) / 1000
         self._rule = IdleRule(self._sources, clock.monotonic(), idle_s)
         self._last = next(iter(self._sources.values()))
@@ -164,12 +166,13 @@ class EventTime:
         if type(time) is not int or not 0 <= time <= LATEST_MS:
             self._refuse(envelope, time)
         mark: int | None = self._get(source.entry)
-        if ssp in self._watermarked:
-            return max(mark or 0, self.over)
         if mark is None or time > mark:
             if time > self._bound.latest and not self._bound.takes(time):
                 self._bound.refuse(envelope.position, time)
                 return AHEAD_MS
+            if ssp in self._watermarked:
+                self._seen = max(self._seen, time)
+                return max(mark or 0, self.over)
             self._put(source.entry, time)
             mark = time
         over = self.over
@@ -182,12 +185,12 @@ class EventTime:
         """
         source = self._sources.get(batch[0].ssp) or self._unknown(batch[0])
         self.check_all(batch, times)
-        if batch[0].ssp in self._watermarked:
-            source.active = True
-            return [max(self._get(source.entry) or 0, self.over)] * len(times)
         if (newest_time := max(times)) > self._bound.latest and not self._bound.takes(newest_time):
             return [self.receive(envelope, time) for envelope, time in zip(batch, times, strict=True)]
         source.active = True
+        if batch[0].ssp in self._watermarked:
+            self._seen = max(self._seen, newest_time)
+            return [max(self._get(source.entry) or 0, self.over)] * len(times)
         mark: int = self._get(source.entry) or 0
         newest = list(accumulate(times, max, initial=mark))
         if newest[-1] > mark or not mark:
@@ -249,8 +252,7 @@ class EventTime:
     @property
     def newest(self) -> int:
         """The newest event time so far, idle time included."""
-        marks: dict[Any, int] = self._marks.marks
-        return max(self.over, *marks.values()) if marks else self.over
+        return max(self.over, self._seen, *self._marks.marks.values())
 
     def _refuse(self, envelope: IncomingMessageEnvelope, time: object) -> NoReturn:
         raise ValueError(

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from samzapy.api.event_time import TimerClock
 from samzapy.api.kv import KeyValueStore
 from samzapy.operators.deduplicate import Deduplicator
-from samzapy.pipeline.functions import Batch, of_batch, refuse_unnamed, selected, with_columns
+from samzapy.pipeline.functions import Batch, of_batch, refuse_null_keys, refuse_unnamed, selected, with_columns
 from samzapy.pipeline.step import TIMERS, Opening, Receive, Step, StoreNeed
 
 
@@ -118,6 +118,8 @@ class Deduplicate(Step):
         keys_of = None if self.key is None else of_batch(self.key)
 
         def receive(batch: Batch) -> None:
+            if keys_of is None:
+                refuse_null_keys(batch, batch.keys, "deduplicate() without a function")
             keys = batch.keys if keys_of is None else keys_of(batch)
             ids = map(str, keys) if keys is batch.keys else map("{}\0{!r}".format, batch.keys, keys)
             emit(selected(batch, [known.is_new_key(name) for name in ids]))
@@ -158,9 +160,12 @@ class Lookups(Step):
             if cache is None:
                 emit(with_columns(batch, messages=ask(batch.messages)))
                 return
-            keys = list(map(str, batch.keys if keys_of is None else keys_of(batch)))
+            given = batch.keys if keys_of is None else keys_of(batch)
+            refuse_null_keys(batch, given, "the cache of map_async, by key=... or of the message,")
+            keys = list(map(str, given))
             known = cache.get_all(dict.fromkeys(keys))
-            asked = {key: item for key, item in zip(keys, batch.messages, strict=True) if known[key] is None}
+            first = dict(zip(reversed(keys), reversed(batch.messages), strict=True))
+            asked = {key: first[key] for key, held in known.items() if held is None}
             matches = dict(zip(asked, ask(list(asked.values())), strict=True))
             cache.put_all({key: [result] for key, result in matches.items()})
             results = {key: matches[key] if held is None else held[0] for key, held in known.items()}

@@ -199,6 +199,12 @@ def refuse_unnamed(batch: Batch) -> None:
             )
 
 
+def refuse_null_keys(batch: Batch, keys: Sequence[Any], who: str) -> None:
+    """Raises ValueError for the first message without a key."""
+    if None in keys:
+        raise ValueError(f"{batch[keys.index(None)].position}: {who} needs a key")
+
+
 _PLAIN = frozenset({dict, list, tuple, str, int, float, bool, type(None)})
 #: What the classes that have a serde of their own are known by.
 _CLASSES = ("__dataclass_fields__", "__struct_fields__", "__pydantic_validator__", "__attrs_attrs__")

@@ -82,6 +82,10 @@ class Pipeline:
                 step.is_last = step not in followed
             if isinstance(step, Through):
                 sources = {item for item in self._steps if isinstance(item, Source) and item.stream == step.stream}
+                written = {item.stream for item in self._steps if isinstance(item, To)}
+                if step.stream in written or not sources.isdisjoint(in_order([step])):
+                    reason = "connects steps, and the pipeline has an input or output of that name: give key_by a name="
+                    raise ConfigError.of(step.name, str(step.stream), reason)
                 readers = [item for item in self._steps if not sources.isdisjoint(item.inputs)]
                 step.reads_contents = not readers or any(item.reads_contents for item in readers)
                 for source in () if step.reads_contents else sources:

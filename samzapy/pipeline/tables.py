@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from samzapy.pipeline.functions import Batch, made_of, of_batch, of_rows, selected, with_columns
+from samzapy.pipeline.functions import Batch, made_of, of_batch, of_rows, refuse_null_keys, selected, with_columns
 from samzapy.pipeline.stateless import Calling
 from samzapy.pipeline.step import OF_STEP, Opening, Receive, Step, StoreNeed, ignore
 from samzapy.pipeline.timed import Joiner
@@ -32,8 +32,7 @@ class TableStore(Step):
 
         def receive(batch: Batch) -> None:
             keys, messages = batch.keys, batch.messages
-            if None in keys:
-                raise ValueError(f"{batch[keys.index(None)].position}: table '{self.name}': a row needs a key")
+            refuse_null_keys(batch, keys, f"a row of table '{self.name}'")
             # What a key had before each change: its store's value, then the change before.
             held: dict[Any, Any] = store.get_all(dict.fromkeys(keys))
             before = []

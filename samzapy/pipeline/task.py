@@ -91,7 +91,7 @@ class PipelineTask(
         """Call the step that has set the timer."""
         self._opening.collector = collector
         step, of_step = key
-        self._opening.timers[step](of_step, time_ms)
+        self._opening.timers.get(step, _forget)(of_step, time_ms)
 
     def on_partition_end(
         self, ssp: SystemStreamPartition, collector: MessageCollector, coordinator: TaskCoordinator
@@ -156,10 +156,13 @@ class PipelineTask(
         """The event time that none of these partitions goes back behind; None if it is not known yet."""
         clocks, own = self._opening.clocks, self._opening.times
         times: list[int | None] = [clocks[origin].mark for origin in origins if origin.system == OF_STEP]
-        times += [own[origin] for origin in origins if origin in own and origin not in self._ended]
+        found = [origin for origin in origins if origin in own]
+        times += [own[origin] for origin in found if origin not in self._ended]
         inputs = [origin for origin in origins if origin.system != OF_STEP and origin not in own]
         if inputs:
             times.append(self._event_time(inputs))
+        if not times:  # all have ended
+            times = [max((own[origin] or 0 for origin in found), default=None)]
         return None if not times or None in times else min(times)  # type: ignore[type-var]
 
     def _check_steps(self, context: Context) -> None:
@@ -195,6 +198,10 @@ class PipelineTask(
 
 #: What a `Through` has announced after its end.
 _END = 1 << 62
+
+
+def _forget(key: Any, time_ms: int) -> None:
+    """Drop a timer of a step that the pipeline no longer has."""
 
 
 def _to_all(ways: Sequence[Receive]) -> Receive:

@@ -195,7 +195,7 @@ class EventTimeWindows:
             self._send_late(envelope, time, collector)
             return False
         if self._on_change:
-            self._send_touched("update", horizon, collector.from_input(envelope.offset))
+            self._send_touched("update", max(horizon, time), collector.from_input(envelope.offset))
         return True
 
     def add_all(

@@ -40,6 +40,24 @@ def test_a_step_of_another_meaning_under_a_known_name_is_refused(monkeypatch):
         edit(monkeypatch, counted("views"), reduced("views"))
 
 
+def alarmed(name):
+    pipeline = Pipeline("edited")
+    wait, ring = (lambda _, handle: handle.schedule(handle.time_ms + 5_000)), (lambda handle: handle.send("late"))
+    pipeline.stream("shop.in").process(wait, on_timer=ring, name=name).to("shop.out")
+    return pipeline
+
+
+def test_timers_of_a_step_that_is_gone_are_dropped(monkeypatch):
+    before, after = alarmed("old"), alarmed("new")
+    with PipelineDriver(before, after.plan.keys(before.plan.keys({}))) as driver:
+        driver.send("in", 1, key="a", timestamp=1_700_000_000_000)
+        monkeypatch.setattr(before.task, "plan", after.plan)
+        driver.restart()
+        for second in (60, 70):
+            driver.send("in", 1, key=str(second), timestamp=1_700_000_000_000 + second * 1000)
+        assert driver.outputs("out").pairs == [("60", "late")]
+
+
 def test_an_unchanged_pipeline_reports_nothing(monkeypatch, caplog):
     edit(monkeypatch, counted("views"), counted("views"))
     assert not [record for record in caplog.records if record.name == "samzapy.pipeline.task"]

@@ -55,6 +55,14 @@ def test_a_cache_asks_nobody_again_after_a_restart():
     assert asked == [1, 2]
 
 
+def test_a_cache_has_the_answer_to_the_first_message_of_a_key_in_a_batch():
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").map_async(lambda n: n * 10, cache="1h").to("kafka.out")
+    with PipelineDriver(pipeline) as driver:
+        driver.send_batch("in", ["a", "b", "a"], [1, 2, 3])
+        assert driver.outputs("out").messages == [10, 20, 10]
+
+
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_failed_question_is_asked_again(is_async):
     failures = [ConnectionError("first"), ConnectionError("second")]

@@ -146,6 +146,29 @@ def test_late_messages_of_windows_without_an_aggregation_are_refused(pipeline):
         pipeline.explain()
 
 
+@pytest.mark.parametrize(("given", "out"), [("p-by-x", "out"), ("in", "p-by-x")])
+def test_a_stream_between_steps_of_the_name_of_an_input_or_output_is_refused(pipeline, given, out):
+    pipeline.stream(f"kafka.{given}").key_by(lambda item: item["x"]).count().to(f"kafka.{out}")
+    with pytest.raises(ConfigError, match=r"^by-x-out: connects steps, .* give key_by a name=, got 'kafka.p-by-x'"):
+        pipeline.explain()
+
+
+KEYLESS = [
+    (lambda stream: stream.deduplicate(), "deduplicate"),
+    (lambda stream: stream.map_async(str, cache="1h"), "c"),
+]
+
+
+@pytest.mark.parametrize(("build", "name"), KEYLESS, ids=["deduplicate", "cache"])
+def test_a_message_without_a_key_is_not_taken_for_another_one(pipeline, build, name):
+    build(pipeline.stream("kafka.in")).to("kafka.out")
+    with (
+        PipelineDriver(pipeline) as driver,
+        pytest.raises(TaskFailed, match=rf"kafka.in\[0\]@0: .*{name}.* needs a key"),
+    ):
+        driver.send("in", 1)
+
+
 KEYS = [({"key": lambda _, key=key: key}, "by-key.*a key") for key in ({"a": 1}, {"a"}, b"a", 1.5, True, None)]
 TIMES = [({"time": lambda _, at=at: at}, r"one\[0\]@0: time: expected") for at in (None, "1", 1.5, True)]
 STATE = ({"process": lambda _, handle: setattr(handle, "state", 1)}, "'state'")

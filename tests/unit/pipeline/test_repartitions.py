@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from samzapy.pipeline import Count, Distinct, Pipeline, Tumbling
+from samzapy.pipeline import Count, Distinct, Early, OnChange, Pipeline, Sum, Tumbling, field
+from samzapy.testing import Input, TestRunner
 from samzapy.testing.pipeline import PipelineDriver
 
 START = 1_700_000_040_000
@@ -114,6 +115,28 @@ def test_contents_that_nobody_reads_behind_a_repartition_stay_behind(read, sent)
     with PipelineDriver(pipeline, partitions=2) as driver:
         driver.send("in", {"page": "a"}, timestamp=START)
         assert driver.outputs("views-by-page").messages == [sent]
+
+
+@pytest.mark.parametrize("emit", [OnChange(), Early("1s")], ids=lambda emit: type(emit).__name__)
+def test_a_result_of_an_open_window_has_the_time_of_its_newest_message(emit):
+    pipeline = Pipeline("views")
+    views = pipeline.stream("shop.in").key_by(lambda view: view["page"])
+    views.window(Tumbling("1m"), emit=emit).count().to("shop.counts")
+    with PipelineDriver(pipeline, partitions=2) as driver:
+        driver.send("in", {"page": "a"}, timestamp=START + 1_000, partition=0)
+        driver.advance(2)
+        assert [output.event_time for output in driver.outputs("counts")] == [START + 1_000]
+
+
+@pytest.mark.parametrize("time", [None, lambda second: START + second * 1000], ids=["record", "field"])
+def test_windows_of_a_bounded_run_follow_its_last_event_times(time):
+    pipeline = Pipeline("views")
+    counts = pipeline.stream("shop.in", time=time).key_by(lambda _: "k").window(Tumbling("1m")).count()
+    hours = counts.key_by(lambda _: "all").window(Tumbling("1h"), name="hours")
+    hours.aggregate(sum=Sum(field("count"))).to("shop.out")
+    given = [Input(second, timestamp=START + second * 1000) for second in (1, 2, 70)]
+    run = TestRunner.of(pipeline.task).with_config(pipeline.plan.keys({})).with_input("in", given, partitions=2).run()
+    assert [(result.event_time, result.message["sum"]) for result in run.outputs("out")] == [(START + 70_000, 3)]
 
 
 def test_windows_do_not_wait_for_tasks_without_a_partition():
