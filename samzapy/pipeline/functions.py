@@ -20,6 +20,10 @@ Batch = MessageBatch[Any, Any]
 OfBatch = Callable[[Batch], Sequence[Any]]
 
 
+def _comparing(compare: Callable[[Any, Any], Any], sign: str) -> Callable[[Any, object], Any]:
+    return lambda one, other: one.compared(compare, sign, other)
+
+
 class Expression:
     """A value of each message: a field, or a comparison of fields with constants."""
 
@@ -42,40 +46,22 @@ class Expression:
     def __repr__(self) -> str:
         return self.text
 
-    def _compared(self, compare: Callable[[Any, Any], Any], sign: str, other: object) -> Expression:
+    def compared(self, compare: Callable[[Any, Any], Any], sign: str, other: object) -> Expression:
+        """The results of `compare` with another expression, or with a constant."""
         if not isinstance(other, Expression):
             constant = Expression(lambda messages: [other] * len(messages), lambda _: other, repr(other))
-            return self._compared(compare, sign, constant)
+            return self.compared(compare, sign, constant)
         return Expression(
             lambda messages: list(map(compare, self.of_all(messages), other.of_all(messages))),
             lambda message: compare(self(message), other(message)),
             f"({self.text} {sign} {other.text})",
         )
 
-    def __eq__(self, other: object) -> Expression:  # type: ignore[override]  # an expression, as in SQL libraries
-        return self._compared(operator.eq, "==", other)
-
-    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
-        return self._compared(operator.ne, "!=", other)
-
-    def __lt__(self, other: object) -> Expression:
-        return self._compared(operator.lt, "<", other)
-
-    def __le__(self, other: object) -> Expression:
-        return self._compared(operator.le, "<=", other)
-
-    def __gt__(self, other: object) -> Expression:
-        return self._compared(operator.gt, ">", other)
-
-    def __ge__(self, other: object) -> Expression:
-        return self._compared(operator.ge, ">=", other)
-
-    def __and__(self, other: object) -> Expression:
-        return self._compared(lambda one, two: one and two, "and", other)
-
-    def __or__(self, other: object) -> Expression:
-        return self._compared(lambda one, two: one or two, "or", other)
-
+    __eq__ = _comparing(operator.eq, "==")  # an expression, as in SQL libraries
+    __ne__ = _comparing(operator.ne, "!=")
+    __lt__, __le__ = _comparing(operator.lt, "<"), _comparing(operator.le, "<=")
+    __gt__, __ge__ = _comparing(operator.gt, ">"), _comparing(operator.ge, ">=")
+    __and__, __or__ = _comparing(lambda one, two: one and two, "and"), _comparing(lambda one, two: one or two, "or")
     __hash__ = object.__hash__
 
 

@@ -91,7 +91,8 @@ class PipelineTask(
         """Call the step that has set the timer."""
         self._opening.collector = collector
         step, of_step = key
-        self._opening.timers.get(step, _forget)(of_step, time_ms)
+        if step in self._opening.timers:  # the pipeline may no longer have it
+            self._opening.timers[step](of_step, time_ms)
 
     def on_partition_end(
         self, ssp: SystemStreamPartition, collector: MessageCollector, coordinator: TaskCoordinator
@@ -198,10 +199,6 @@ class PipelineTask(
 
 #: What a `Through` has announced after its end.
 _END = 1 << 62
-
-
-def _forget(key: Any, time_ms: int) -> None:
-    """Drop a timer of a step that the pipeline no longer has."""
 
 
 def _to_all(ways: Sequence[Receive]) -> Receive:
