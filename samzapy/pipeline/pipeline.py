@@ -19,7 +19,7 @@ from samzapy.pipeline.aggregates import Aggregate, Named, Part, Reduced
 from samzapy.pipeline.custom import Deduplicate, Handle, Lookups, Process
 from samzapy.pipeline.foreign import Answers, ByForeignKey, Subscriptions
 from samzapy.pipeline.functions import name_of, of_pair, returned_by
-from samzapy.pipeline.plan import STEPS, Plan, check_name, free_name, in_order, stream_of
+from samzapy.pipeline.plan import STEPS, Plan, check_name, free_name, in_order, stream_of, system_of
 from samzapy.pipeline.stateless import Filter, FlatMap, KeyBy, Map, Merge, Peek, Source, Through, To, ToSink
 from samzapy.pipeline.step import TIMERS, Step
 from samzapy.pipeline.tables import Changes, JoinOfTables, Lookup, TableFilter, TableMap, TableStore
@@ -121,7 +121,7 @@ class Pipeline:
         taken = {item.stream.stream for item in self._steps if isinstance(item, Through)}
         if name and f"{self.name}-{name}" in taken:
             raise ValueError(f"through({name!r}): the pipeline has a stream of that name; choose another one")
-        stream = SystemStream(_system_of(step), free_name(f"{self.name}-{name or path}", taken))
+        stream = SystemStream(system_of(step), free_name(f"{self.name}-{name or path}", taken))
         out = self.add(Through(inputs=(step,), stream=stream), f"{name or path}-out")
         source = Source(inputs=(out,), stream=stream, value_type=step.value_type, nulls=True)
         result = Stream(self, self.add(source, f"{name or path}-in"), path)
@@ -495,9 +495,3 @@ def _sides(how: str, *known: str) -> tuple[bool, bool]:
     if how not in known:
         raise ValueError(f"how: this join is one of {', '.join(known)}, got {how!r}")
     return how != "outer", how == "inner"
-
-
-def _system_of(step: Step) -> str:
-    while not isinstance(step, Source):
-        step = step.inputs[0]
-    return step.stream.system

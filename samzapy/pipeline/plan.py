@@ -226,6 +226,13 @@ def stream_of(name: str) -> SystemStream:
     return SystemStream(system, stream)
 
 
+def system_of(step: Step) -> str:
+    """The system of a step's first input."""
+    while not isinstance(step, Source):
+        step = step.inputs[0]
+    return step.stream.system
+
+
 def free_name(name: str, taken: Collection[str]) -> str:
     """The name, with a number behind it if it is taken."""
     free, number = name, 2
