@@ -190,6 +190,7 @@ class RestartingContainer:
             if not self._outage.outlast(
                 failure, lambda: not (between.should_stop() or self._stopped.is_set()), anew=anew
             ):
+                logger.warning("Stopped in an outage, without a commit: the next start goes on from the last one")
                 return between.finish("done")
             self._check_ownership()
             between.finish("restarting")

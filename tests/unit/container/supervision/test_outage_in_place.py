@@ -103,7 +103,7 @@ def away_for_ever(config, model):
 
 
 @pytest.mark.parametrize("by", ["signal", "coordinator"])
-def test_a_stop_during_an_outage_ends_the_container_without_a_commit(tmp_path, monkeypatch, by):
+def test_a_stop_during_an_outage_ends_the_container_without_a_commit(tmp_path, monkeypatch, caplog, by):
     monkeypatch.setattr(restart, "_ask", away_for_ever)
     attempt, reports = Attempt(tmp_path), []
     unanswered(1)
@@ -117,3 +117,4 @@ def test_a_stop_during_an_outage_ends_the_container_without_a_commit(tmp_path, m
     thread.join(60)
     disarm()
     assert [report.phase for report in reports] == ["done"]
+    assert caplog.messages[-1] == "Stopped in an outage, without a commit: the next start goes on from the last one"
