@@ -224,7 +224,10 @@ class Connection:
         if facility in _DISTURBANCES:
             self.disturbed |= _NEVER_UP.search(line) is None
             if _FIRST_WORD in line:
-                self.last = f"it closes connections at once; is systems.{self.system}.consumer.security.protocol right?"
+                protocol = f"systems.{self.system}.consumer.security.protocol"
+                self.last = f"it closes connections at once; is {protocol} right?"
+                if "Timed out" in line:
+                    self.last = f"it takes connections and does not answer: is it frozen, or is {protocol} wrong?"
         elif facility == "ADDPARTS" and (result := _REFUSED_PARTITION.search(line)):
             self.refused_partition = f"{result[1]}[{result[2]}]"
         elif facility == "METADATA" and (changed := _CHANGED_ID.search(line)) is not None:

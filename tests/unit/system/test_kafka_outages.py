@@ -1,5 +1,6 @@
 """What counts as an outage of a Kafka cluster: a job waits for its end, however long that takes."""
 
+import logging
 from types import SimpleNamespace
 
 import pytest
@@ -34,3 +35,16 @@ def test_a_queue_that_stays_full_is_an_outage():
 @pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.KAFKA_STORAGE_ERROR])
 def test_a_leader_that_is_replaced_is_an_outage(code):
     assert general_error(KafkaError(code), "kafka", "in[0]").outage
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("Disconnected: connection reset by peer (after 0ms in", "it closes connections at once; is systems.kafka"),
+        ("Local: Timed out: probably (after 10030ms in", "it takes connections and does not answer: is it frozen"),
+    ],
+)
+def test_a_broker_without_a_first_answer_is_told_by_what_it_does(line, reason):
+    connection = Connection("kafka", "b:9092")
+    connection.log(logging.ERROR, "%s [%s] %s", "FAIL", "client", f"b:9092/bootstrap: {line} state APIVERSION_QUERY)")
+    assert f"cannot reach b:9092 within 10 s ({reason}" in str(connection.unreachable(10.0))
