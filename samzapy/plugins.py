@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable
+from contextlib import nullcontext, redirect_stdout
 from functools import cache
 from importlib.machinery import PathFinder
 from itertools import count
@@ -49,10 +50,13 @@ def load_class(path: str) -> type:
 
 
 def load_name(path: str) -> Any:
-    """Import the object that `path` names, any but None. Raises PluginError as `load_class` does."""
+    """Import the object that `path` names, any but None. Output of its module goes to standard error. Raises
+    PluginError as `load_class` does."""
     module_name, name = split_path(path)
     try:
-        module = importlib.import_module(module_name)
+        # Not for a module that is there: other threads may print meanwhile.
+        with nullcontext() if module_name in sys.modules else redirect_stdout(sys.stderr):
+            module = importlib.import_module(module_name)
     except (Exception, SystemExit) as cause:  # a module may call sys.exit, which must not end the process silently
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())
         hint = f"; a module is named without .py: {module_name[:-3]}:{name}" if module_name.endswith(".py") else ""
@@ -62,10 +66,14 @@ def load_name(path: str) -> Any:
     result = getattr(module, name, None)
     if result is not None:
         return result
-    classes = [n for n, value in vars(module).items() if isinstance(value, type)]
-    near = difflib.get_close_matches(name, classes, n=1)
+    near = difflib.get_close_matches(name, vars(module), n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise PluginError(f"{module_name} has no {name}{hint}{_hidden(module)}")
+
+
+def is_importing() -> bool:
+    """Whether this thread is within the import of a module by `load_name`."""
+    return any(frame.f_code is load_name.__code__ for frame, _ in traceback.walk_stack(None))
 
 
 def _raised_at(cause: BaseException) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -88,6 +87,7 @@ def _check_folder(folder: Path | None) -> None:
     global _first_folder  # noqa: PLW0603  # a process has one set of modules
     if folder is None or not any(chain(folder.glob("*.py"), folder.glob("*/__init__.py"))):
         return
+    folder = folder.resolve()
     if _first_folder is None:
         _first_folder = folder
     elif folder != _first_folder:
@@ -149,13 +149,10 @@ def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
 
 
 def check_task_class(path: str) -> type[AnyTask]:
-    """Import the task class. Output of its module goes to standard error.
-
-    Raises ConfigError if it cannot be imported, is not a task, or if its constructor needs arguments.
-    """
+    """Import the task class. Raises ConfigError if it cannot be imported, is not a task, or if its constructor needs
+    arguments."""
     try:
-        with contextlib.redirect_stdout(sys.stderr):
-            task_class = load_task_class(path)
+        task_class = load_task_class(path)
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:

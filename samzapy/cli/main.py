@@ -55,8 +55,8 @@ _TOGETHER = {
 }
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
-#: Errors of a write that has no more room.
-_FULL = {errno.ENOSPC, errno.EDQUOT}
+#: The places of errors of the system that name no file: a write without room, a folder that was removed.
+_PLACES = {**dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "standard output"), errno.ENOENT: "the current folder"}
 #: A command without arguments that needs some, from click 8.2 on. Before, click prints the help itself.
 _NEEDS_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
@@ -72,7 +72,8 @@ class Commands(click.Group):
         """The command of that name, imported; a typing error ends in a usage error that suggests a command."""
         if cmd_name not in _COMMANDS:
             near = difflib.get_close_matches(cmd_name, _COMMANDS, n=1)
-            if near:
+            # A completion asks as well, and shows no errors.
+            if near and not ctx.resilient_parsing:
                 ctx.fail(f"No such command {cmd_name!r}; did you mean {near[0]}?")
             return None
         module = importlib.import_module(f"samzapy.cli.commands.{_TOGETHER.get(cmd_name, cmd_name)}")
@@ -155,8 +156,8 @@ def _exit_code(error: Exception) -> int:
 
 
 def _is_of_a_file(error: Exception) -> TypeGuard[OSError]:
-    """Whether the cause is a file, or a full disk under standard output."""
-    return isinstance(error, OSError) and (error.errno in _FULL or error.filename is not None)
+    """Whether the cause is a file, a full disk under standard output, or the current folder."""
+    return isinstance(error, OSError) and (error.errno in _PLACES or error.filename is not None)
 
 
 def _report(error: Exception, *, debug: bool) -> None:
@@ -174,7 +175,7 @@ def _report(error: Exception, *, debug: bool) -> None:
         for line in str(error).splitlines() or [type(error).__name__]:
             click.echo(f"error: {line}", err=True)
     elif _is_of_a_file(error):
-        click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
+        click.echo(f"error: {error.filename or _PLACES[error.errno or 0]}: {error.strerror}", err=True)
     else:
         hint = "" if debug else " (--debug shows where)"
         click.echo(f"error: internal: {type(error).__name__}: {' '.join(str(error).split())}{hint}", err=True)

@@ -240,7 +240,7 @@ class _Lasting:
 
 def line_on(console: Console, line: str) -> None:
     """Print one line unchanged, above any bars."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 class QuietProgress(Progress):

@@ -7,6 +7,7 @@ handlers stay in place; `run` alone handles an interrupt and SIGTERM while it wa
 
 from __future__ import annotations
 
+import difflib
 import logging
 import signal
 import sys
@@ -25,7 +26,7 @@ from samzapy.config.loader import load_job
 from samzapy.coordinator.status import JobStatus
 from samzapy.errors import ConfigError
 from samzapy.pipeline import Pipeline
-from samzapy.plugins import path_of
+from samzapy.plugins import is_importing, path_of
 from samzapy.runner.base import JobOutcome, RunOptions
 from samzapy.runner.launch import checked, launch
 from samzapy.runner.local import runner_of
@@ -163,9 +164,15 @@ def submit(
     stop: StopSwitch | None = None,
 ) -> RunningJob:
     """Like `samzapy.submit`, with all overrides in one mapping. `stop` also stops the job."""
+    if is_importing():
+        # The job would wait for the import that waits for the job.
+        message = "the module of a job runs a job when it is imported: do so below if __name__ == '__main__':"
+        raise ConfigError.of("task.class", None, message)
     on_top = {_key(name): _text(name, value) for name, value in (overrides or {}).items()}
     source: Mapping[str, str] | Path | str
     if isinstance(job, Pipeline):
+        if task is not None:
+            raise ConfigError.of("task", task.__name__, "a pipeline is a task itself: leave one of them out")
         source, task = job.plan.keys(on_top), job.task
     elif isinstance(job, Mapping):
         source = {str(key): _text(str(key), value) for key, value in job.items()}
@@ -237,7 +244,10 @@ def _folder_of_program() -> Path:
 
 
 def _key(name: str) -> str:
-    """The key that a keyword stands for: `task_commit_ms` is task.commit.ms. A name with a dot is a key already."""
+    """The key that a keyword stands for: `task_commit_ms` is task.commit.ms. A name with a dot is a key already. Raises
+    ConfigError for a misspelt option."""
+    if near := difflib.get_close_matches(name, ("until_end", "runner", "spark", "progress", "task"), n=1, cutoff=0.8):
+        raise ConfigError.of(name, None, f"unknown option; did you mean {near[0]}?")
     return name if "." in name else name.replace("_", ".")
 
 

@@ -4,9 +4,7 @@ once."""
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,8 +145,7 @@ def _of_application(values: Mapping[str, str], environ: Mapping[str, str], folde
     import_also_from([*places, *([] if folder is None else [str(folder)])])
     given = {key: value for key, value in values.items() if key != _APPLICATION}
     try:
-        with redirect_stdout(sys.stderr):
-            result = load_name(path)
+        result = load_name(path)
     except PluginError as cause:
         raise ConfigError.of(_APPLICATION, path, str(cause)) from cause
     # Known by its plan: this package is below that of pipelines.

@@ -74,7 +74,7 @@ def _own(config: JobConfig, run: str) -> dict[str, str]:
 @job_file
 @click.option("--count", type=click.IntRange(1), default=1_000_000, show_default=True, help="Events to write.")
 @click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True, help="The number of users.")
-@click.option("--exponent", type=float, default=1.1, show_default=True, help="The exponent of Zipf's law.")
+@click.option("--exponent", type=Number(0, 20), default=1.1, show_default=True, help="The exponent of Zipf's law.")
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same events.")
 @click.option("--partitions", type=click.IntRange(1), default=4, show_default=True, help="Partitions of a new stream.")
 def events(config: JobConfig, count: int, keys: int, exponent: float, seed: int, partitions: int) -> None:

@@ -128,7 +128,9 @@ def _show_checklist(config: JobConfig, code: JobCode, rules: Path | None, accept
     if unknown:
         raise click.BadParameter(f"expected one of {', '.join(CHECKS)}, got {unknown[0]!r}", param_hint="--accept")
     with answers_by_exit_code():
-        lines = list(checklist(survey(config, code, rules.read_text("utf-8") if rules else None, warn), accept))
+        lines = list(
+            checklist(survey(config, code, rules.read_text("utf-8", "replace") if rules else None, warn), accept)
+        )
     red = [name for name, state, *_ in lines if state == "red"]
     if wants_json():
         named = [dict(zip(("check", "state", "reason", "see"), line, strict=True)) for line in lines]

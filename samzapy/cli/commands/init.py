@@ -169,6 +169,8 @@ def _reasons_against(name: str) -> Iterator[str]:
         yield "pip installs no project with a _ at the end of its name"
     if name == "setup":
         yield "pip would run the task's module as the script that installs the project"
+    if f"{name}.py" in _FILES.values():
+        yield "the project has a file of that name, which makes its input"
     if keyword.iskeyword(name):
         yield "a keyword of Python cannot be a module"
     if name in sys.stdlib_module_names or _installed(name):

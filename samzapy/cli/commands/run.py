@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,8 @@ def run(job: Path, overrides: tuple[str, ...], master: str | None, py_files: str
     keys |= {} if py_files is None else {"job.spark.py.files": py_files}
     if flags["reload"] and flags["runner"] != "local":
         raise click.UsageError("--reload restarts a local run: add --runner local")
+    if master is not None and flags["runner"] == "local":
+        raise click.UsageError("--master is Spark's: leave out --runner local, or --master")
     from samzapy.cli.reload import reloading
     from samzapy.runner.stopping import StopSwitch
 
@@ -102,7 +104,9 @@ def _run(job: Path, overrides: Mapping[str, str], after: str, flags: Mapping[str
         with display, process_logging(log, config.job_name, file, container, terminal):
             yield
 
-    outcome = launch_once(config, chosen, options, shown(), until_end=flags["until_end"], after=after)
+    # Prints of the user's code do not belong before the line of JSON.
+    with redirect_stdout(sys.stderr) if flags["as_json"] else nullcontext():
+        outcome = launch_once(config, chosen, options, shown(), until_end=flags["until_end"], after=after)
     if outcome.restart is not None:
         return outcome.restart
     whole = {**outcome.status.to_json(), "stopped": outcome.stopped}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import click
 
 from samzapy.admin.streams import Literal, Range, Record, records, stream_admin, stream_producer
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemSettings
-from samzapy.cli.output import FILE, JSON, OVERRIDES, Command, pairs, table
+from samzapy.cli.output import FILE, JSON, OVERRIDES, Command, pairs, table, warn
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import as_read, load_job
 from samzapy.config.reading.keys import Reader
@@ -92,8 +93,8 @@ def _address(text: str) -> SystemStream:
         raise click.BadParameter(str(cause), param_hint="ADDRESS") from cause
 
 
-#: Records that are sent together, at the most.
-_BATCH = 1_000
+#: Records that are sent together, and bytes that are read together, at the most.
+_BATCH, _CHUNK = 1_000, 65_536
 _key_serde = click.option("--key-serde", metavar="NAME", help="Serde of keys; default the job's, else string.")
 _msg_serde = click.option("--msg-serde", metavar="NAME", help="Serde of messages; default the job's, else string.")
 
@@ -166,7 +167,7 @@ def describe(address: str, systems: Systems) -> None:
     rows = [(ssp.partition, *ranges[ssp], ranges[ssp].upcoming - ranges[ssp].oldest) for ssp in ssps]
     table(f"{stream} (id {result.stream_id})", ("partition", "oldest", "upcoming", "offsets"), rows)
     if result.hidden:
-        click.echo(f"Configuration: {result.hidden}")
+        warn(f"the configuration of {stream} is hidden: {result.hidden}")
     else:
         table("Configuration", ("key", "value"), sorted(result.config.items()))
 
@@ -240,19 +241,27 @@ def write(address: str, systems: Systems, **options: Any) -> None:
         if admin.describe(stream.stream) is None:
             raise UnknownStream(*stream)
     written = 0
-    lines = enumerate(sys.stdin.buffer, 1)
     with stream_producer(settings) as producer:
         try:
-            while batch := [outgoing(number, line) for number, line in islice(lines, _BATCH)]:
-                producer.send(batch)
-                written += len(batch)
+            for lines in arrived(sys.stdin.buffer):
+                producer.send([outgoing(number, line) for number, line in enumerate(lines, written + 1)])
+                producer.flush()
+                written += len(lines)
         except SerdeError as error:
             if not written:
                 raise
-            producer.flush()
             raise SerdeError(f"{error}; the first {written} records were written") from error
-        producer.flush()
     click.echo(f"wrote {counted(written, 'record')} to {stream}", err=True)
+
+
+def arrived(source: IO[bytes]) -> Iterator[list[bytes]]:
+    """The lines, as many as have arrived together, `_BATCH` at the most: no line waits for the next one."""
+    rest = b""
+    while chunk := source.read1(_CHUNK):  # type: ignore[attr-defined]  # standard input is buffered
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (lines[at : at + _BATCH] for at in range(0, len(lines), _BATCH))
+    if rest:
+        yield [rest]
 
 
 def _literals(
@@ -274,7 +283,8 @@ def _literals(
 
 def _text(line: bytes, place: str) -> str:
     try:
-        return line.rstrip(b"\r\n").decode()
+        # A file from Windows may begin with a byte order mark.
+        return line.rstrip(b"\r").decode("utf-8-sig" if place == "line 1" else "utf-8")
     except UnicodeDecodeError as cause:
         raise SerdeError(f"{place}: not UTF-8 (byte 0x{line[cause.start]:02x})") from cause
 

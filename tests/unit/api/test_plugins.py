@@ -55,6 +55,13 @@ def test_a_module_that_raises_is_named_with_the_line_of_the_users_code(beside, t
     assert len(found.splitlines()) == 1
 
 
+def test_what_a_module_prints_goes_to_standard_error(beside, capsys):
+    module, _ = beside("print('imported')\nclass Task: pass\npipeline = Task()\n")
+    load_class(f"{module}:Task")
+    assert capsys.readouterr() == ("", "imported\n")
+    assert refusal(f"{module}:pipelin").endswith("did you mean pipeline?")
+
+
 def test_a_syntax_error_has_its_line_once(beside):
     module, path = beside("class Task:\n    def process(self:\n")
     found = refusal(f"{module}:Task")

@@ -1,5 +1,6 @@
 """The command as a whole: help, version, what becomes of errors."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -35,6 +36,7 @@ FAILURES = [
     (TaskFailed("k.s[0]@1: ValueError"), 1, "error: k.s[0]@1: ValueError\n"),
     (ValueError("two\nlines"), 1, "error: internal: ValueError: two lines (--debug shows where)\n"),
     (FileNotFoundError(2, "No such file or directory", "a/b"), 3, "error: a/b: No such file or directory\n"),
+    (FileNotFoundError(2, "No such file or directory"), 3, "error: the current folder: No such file or directory\n"),
     (OSError("nothing known"), 1, "error: internal: OSError: nothing known (--debug shows where)\n"),
     (KeyboardInterrupt(), 130, ""),
     (click.Abort(), 130, ""),
@@ -71,6 +73,38 @@ def test_debug_shows_where(samzapy, failing, arguments):
     assert code == 1
     assert errors.startswith("Traceback (most recent call last):")
     assert errors.endswith("error: k.s[0]@1: ValueError\n")
+
+
+def test_a_completion_after_a_misspelt_command_shows_no_error(samzapy, monkeypatch):
+    for name, value in {"_SAMZAPY_COMPLETE": "bash_complete", "COMP_WORDS": "samzapy chekc", "COMP_CWORD": "2"}.items():
+        monkeypatch.setenv(name, value)
+    assert samzapy()[::2] == (0, "")
+
+
+def test_a_local_run_takes_no_master(samzapy):
+    code, _, errors = samzapy("run", "job.properties", "--runner", "local", "--master", "local[2]")
+    assert (code, "leave out --runner local, or --master" in errors) == (2, True)
+
+
+PRINTING = """\
+import samzapy
+print("imported")
+
+class Printing(samzapy.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        print("processed")
+"""
+
+
+def test_a_run_whose_task_prints_has_its_outcome_alone_on_standard_output(ran, tmp_path):
+    shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "printing.py").write_text(PRINTING)
+    keys = ("job.name=printing", "task.class=printing:Printing", "stores.counts.changelog=local.printing-changes")
+    program = [sys.executable, "-c", "from samzapy.cli.main import main; main()", "run", "job.properties", "--json"]
+    options = ["--runner", "local", "--until-end", *(part for key in keys for part in ("-c", key))]
+    done = subprocess.run([*program, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["processed"] > 0, done.stderr
+    assert {"imported", "processed"} <= {*done.stderr.splitlines()}
 
 
 def keys_with(**streams):
@@ -124,6 +158,7 @@ def test_the_exit_code_does_not_depend_on_who_reads_the_error():
         ("drain", "job.properties", "--timeout", "nan"),
         ("verify", "--soak", "NaN"),
         ("bench", "store", "f", "--scale", "nan"),
+        ("bench", "events", "f", "--exponent", "nan"),
     ],
 )
 def test_a_number_that_is_none_is_refused(samzapy, arguments):

@@ -30,7 +30,7 @@ def shown(*statuses: JobStatus, terminal: bool = False) -> str:
     with RunDisplay(Console(file=out, force_terminal=terminal, width=120)) as display:
         for each in statuses:
             display.status(each)
-        display.event("a [bracket] is no markup")
+        display.event("a [bracket] is no markup, and user:id:7 no picture")
     return out.getvalue()
 
 
@@ -40,7 +40,7 @@ def test_without_a_terminal_each_phase_and_restore_is_one_line():
         "container 0: restoring",
         "container 0: running",
         "container 0: restored 1,200 records in 0.50 s from changelog",
-        "a [bracket] is no markup",
+        "a [bracket] is no markup, and user:id:7 no picture",
     ]
 
 

@@ -100,6 +100,7 @@ def test_every_problem_of_a_job_is_in_one_exception_and_nothing_ends_the_process
         ({"runner": "yarn"}, "runner: expected spark or local, got 'yarn'"),
         ({"runner": "local", "spark": object()}, "runner: a job with spark=... runs on Spark: leave one of them out"),
         ({"task": "views:Task"}, "task: expected a class, not an object"),
+        ({"untilend": True}, "untilend: unknown option; did you mean until_end?"),
         ({"runner": "local", "job_x": {1}}, "job.x: expected text, a number, true or false, or a list"),
     ],
 )
@@ -107,6 +108,17 @@ def test_a_wrong_argument_is_named(arguments, message):
     with pytest.raises(ConfigError) as caught:
         samzapy.submit("job.properties", **arguments)
     assert str(caught.value).startswith(message)
+
+
+def test_a_pipeline_takes_no_task_besides():
+    with pytest.raises(ConfigError, match="task: a pipeline is a task itself: leave one of them out, got 'StreamTask'"):
+        samzapy.submit(samzapy.Pipeline("views"), StreamTask)
+
+
+def test_a_module_that_runs_a_job_at_its_import_is_refused(place):
+    (place / "running.py").write_text("import samzapy\nsamzapy.run('job.properties', runner='local')\n")
+    with pytest.raises(ConfigError, match="do so below if __name__ == '__main__':"):
+        samzapy.run("job.properties", runner="local", task_class="running:Task")
 
 
 def test_what_is_found_after_the_start_is_raised_by_wait():
@@ -219,4 +231,5 @@ def test_a_second_job_with_modules_in_another_folder_is_refused(place):
         ConfigError, match=r"this process has the modules next to the job file in .*first, .*in another process"
     ):
         samzapy.run("second/job.properties", until_end=True, runner="local")
-    assert samzapy.run("first/job.properties", until_end=True, runner="local").status.processed == 0
+    again = "second/../first/job.properties"
+    assert samzapy.run(again, until_end=True, runner="local").status.processed == 0

@@ -71,6 +71,13 @@ def test_a_system_that_does_not_answer_leaves_the_model_out_with_a_warning(samza
     assert "Job model" not in output
 
 
+def test_alert_rules_of_any_encoding_are_searched(samzapy, job, tmp_path):
+    samzapy("topic", "create", "local.in", "--partitions", "3")
+    (tmp_path / "rules.yml").write_bytes(b"# \xff\n")
+    code, output, errors = samzapy("check", job, "--production", "--rules", "rules.yml")
+    assert (code, errors, "missing in the file of --rules" in output) == (2, "", True)
+
+
 BY_PATTERN = ("--config", "task.inputs=local.in.*")
 
 

@@ -131,6 +131,7 @@ def test_the_readmes_commands_make_the_same_streams_as_init(samzapy, project):
         ("json", "Python has a module of that name already"),
         ("samzapy", "Python has a module of that name already"),
         ("pytest", "Python has a module of that name already"),
+        ("generate", "the project has a file of that name, which makes its input"),
         ("hello_", "pip installs no project with a _ at the end of its name"),
         ("setup", "pip would run the task's module as the script that installs the project"),
         ("test_it", "pytest would mistake the task's module for a test"),

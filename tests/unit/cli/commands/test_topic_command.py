@@ -6,7 +6,7 @@ import os
 import pytest
 
 from samzapy.admin.streams import stream_admin
-from samzapy.cli.commands.topic import Systems
+from samzapy.cli.commands.topic import Systems, arrived
 from samzapy.config.loader import load_job
 from samzapy.devkafka.broker import BROKER_FOLDER, free_port, remember
 
@@ -29,7 +29,7 @@ def lines(output):
 
 def test_what_was_written_is_read(topic):
     topic("create", "local.a", "--partitions", "2")
-    topic("write", "local.a", stdin="k1\tone\nk2\ttwo\tthree\nno key\nk1\t\n")
+    topic("write", "local.a", stdin="\ufeffk1\tone\r\nk2\ttwo\tthree\nno key\nk1\t")
     found = lines(topic("read", "local.a"))
     assert sorted((r["key"] or "", r["message"]) for r in found) == [
         ("", "no key"),
@@ -79,6 +79,19 @@ def test_a_job_file_says_where_its_systems_are_and_which_serdes_they_have(topic,
     (record,) = lines(topic("read", "log.in", "--job", "job.properties"))
     assert (record["key"], record["message"]) == (7, {"a": 1})
     assert "log.in" in topic("list", "--job", "job.properties")
+
+
+def test_a_line_does_not_wait_for_the_next_one():
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as source:
+        lines = arrived(source)
+        os.write(write, b"a\nb\nlo")
+        assert next(lines) == [b"a", b"b"]
+        os.write(write, b"ng\n")
+        assert next(lines) == [b"long"]
+        os.write(write, b"no end")
+        os.close(write)
+        assert list(lines) == [[b"no end"]]
 
 
 def test_a_bad_line_says_its_number_and_what_was_written_before(samzapy, topic):
