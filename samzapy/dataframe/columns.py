@@ -21,7 +21,6 @@ from samzapy.serializers import (
     BytesSerde,
     DoubleSerde,
     IntegerSerde,
-    JsonSerde,
     LongSerde,
     StringSerde,
     UUIDSerde,
@@ -283,7 +282,7 @@ def _as_json_text(serde: Serde) -> Callable[[bytes], str]:
         serde.from_bytes(data)
         return data.decode()
 
-    return of_json if isinstance(serde, JsonSerde) else lambda data: as_json(serde.from_bytes(data))
+    return of_json if serde.from_bytes is from_json else lambda data: as_json(serde.from_bytes(data))
 
 
 def _converted(serde: Serde, requested: sql.DataType) -> Callable[[bytes], Any]:

@@ -128,7 +128,8 @@ class MsgpackSerde(DocumentSerde):
 
     def __init__(self) -> None:
         # One packer for all messages: making one costs more than packing a small message. It is usable after an error.
-        self.to_bytes = msgpack.Packer(use_bin_type=True).pack  # type: ignore[method-assign]
+        if type(self) is MsgpackSerde:
+            self.to_bytes = msgpack.Packer(use_bin_type=True).pack  # type: ignore[method-assign]
 
     def to_bytes(self, value: Any) -> bytes:
         """Raises TypeError for a type outside of MessagePack, ValueError or OverflowError for a value too deep or

@@ -23,7 +23,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores.changelogs import StoreSource
 from samzapy.errors import ForeignRecords, StateLost
 from samzapy.storage.backup.snapshot import open_backup, snapshot_reader
-from samzapy.storage.changelog.restore import ProgressCallback, ShouldStop, never, run_restores
+from samzapy.storage.changelog.restore import ProgressCallback, ShouldStop, run_restores
 from samzapy.storage.changelog.topic import (
     ChangelogEnd,
     ChangelogOrigin,
@@ -48,14 +48,6 @@ from samzapy.storage.task_stores import TaskStores
 _MOST_OPENED_AT_ONCE = 8
 
 
-def _unlimited(system: str) -> int | None:  # noqa: ARG001
-    return None
-
-
-def _nothing_adopted(ssp: SystemStreamPartition, topic_id: str) -> int:  # noqa: ARG001
-    return 0
-
-
 @dataclass(frozen=True)
 class StoreOwner:
     """A task that owns stores.
@@ -73,7 +65,7 @@ class StoreOwner:
     ssps: frozenset[SystemStreamPartition] = frozenset()
     starts: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
     own_ends: Mapping[str, int] | None = None
-    adopted_end: Callable[[SystemStreamPartition, str], int] = _nothing_adopted
+    adopted_end: Callable[[SystemStreamPartition, str], int] = lambda _ssp, _topic_id: 0
 
 
 #: One task's stores, by name. A store that turns out to be too old is replaced by a new one.
@@ -93,7 +85,7 @@ class StoreOpener:
         clock: Clock,
         tasks: int = 1,
         lock_wait_s: float = 10.0,
-        record_limit_of: Callable[[str], int | None] = _unlimited,
+        record_limit_of: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         """`tasks` of the container share its memory. `lock_wait_s`: seconds to wait for a locked store.
         `record_limit_of`: the largest record that a system's producer sends, None for any."""
@@ -221,7 +213,7 @@ class StoreOpener:
         tasks: Sequence[Stores],
         consumer_of: Callable[[str], SystemConsumer],
         on_progress: ProgressCallback | None = None,
-        should_stop: ShouldStop = never,
+        should_stop: ShouldStop = lambda: False,
     ) -> list[TaskStores]:
         """Restore the opened stores, and make them READY; they keep `consumer_of`, to find unreadable records.
 

@@ -248,7 +248,6 @@ def _download(
         shutil.rmtree(part, ignore_errors=True)
 
 
-_LOG = logging.getLogger(__name__)
 #: Limits the uploads of a process: it may have many tasks, but has one network.
 _UPLOADS_AT_ONCE = threading.Semaphore(2)
 _TURN_S = 0.2

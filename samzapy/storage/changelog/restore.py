@@ -45,11 +45,6 @@ class RestoreStopped(SamzapyError):
         super().__init__(f"{where}: stopped before it was restored")
 
 
-def never() -> bool:
-    """The `ShouldStop` of a restore that is never given up."""
-    return False
-
-
 @dataclass(frozen=True)
 class RestoreResult:
     """The origin of a store's contents. `source`: local store or standby (with + changelog where a tail was read),
@@ -184,7 +179,7 @@ def run_restores(
     on_progress: ProgressCallback | None = None,
     stall_s: float = 60.0,
     poll_records: int = _POLL_RECORDS,
-    should_stop: ShouldStop = never,
+    should_stop: ShouldStop = lambda: False,
 ) -> None:
     """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
 

@@ -12,13 +12,15 @@ from typing import Any, TypeVar
 
 from samzapy.api.serde import HintedSerde, Serde, hinted
 from samzapy.errors import EnvironmentFailure, SerdeError, StoreRefused
+from samzapy.plugins import is_own
 from samzapy.storage.readback import FIRST, ReadBack, read_back
 
 #: Finds the changelog record with these bytes of a key, and of a value if the value is the part that cannot be read.
 Origin = Callable[[bytes, "bytes | None"], str]
 
-#: Keys that are tried with a serde, to learn which kinds of keys come back as they went in.
-_PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
+#: Keys that are tried with a serde, to learn which kinds of keys come back as they went in. A serde may refuse the
+#: second one of a kind, but must not change it: then other keys would share its bytes.
+_PROBES: tuple[tuple[Any, Any], ...] = ((" Ab 1\t", "e\u0301"), (b" Ab 1\t", b"\xff\0"), (1, -1))
 
 _NONE = type(None)
 
@@ -106,8 +108,9 @@ class EntryCodec:
         self.value_bytes: Callable[[Any], bytes] = value_serde.to_bytes
         self.value_object: Callable[[bytes], Any] = value_serde.from_bytes
         self.keeps_prefixes = key_serde.keeps_prefixes
-        self._keys_stay = key_hints.keeps_bytes
-        self._values_stay = value_hints.keeps_bytes
+        # A class of the user that extends one of ours has functions of its own.
+        self._keys_stay = key_hints.keeps_bytes and is_own(type(key_serde))
+        self._values_stay = value_hints.keeps_bytes and is_own(type(value_serde))
         self._exact = value_hints.allocates_exactly
         self._doubt = value_hints.doubt
         self._key_doubt = key_hints.doubt
@@ -116,13 +119,15 @@ class EntryCodec:
         self._value_back = back = read_back(value_serde)
         #: The number of values to `prove` before a cache may leave the rest to `encode_values`.
         self.unproven = FIRST * max(1, len(getattr(back, "classes", None) or ()))
-        self.plain_types: frozenset[type] = frozenset(type(probe) for probe in _PROBES if self._round_trips(probe))
+        self.plain_types: frozenset[type] = frozenset(
+            type(probe) for probe, odd in _PROBES if self._round_trips(probe, False) and self._round_trips(odd, True)
+        )
 
-    def _round_trips(self, probe: Any) -> bool:
+    def _round_trips(self, probe: Any, refused: bool) -> bool:
         try:
             back = self.key_object(self.key_bytes(probe))
         except Exception:  # noqa: BLE001 - a serde may refuse a type in any way it likes
-            return False
+            return refused
         return type(back) is type(probe) and bool(back == probe)
 
     def encode_key(self, key: Any) -> bytes:

@@ -1,11 +1,13 @@
 """What every store does, whatever its engine and its cache."""
 
 import operator
+import zlib
 
 import pytest
 from rigs.store_rig import LOGGED, store_job
 
 from samzapy.errors import RecordTooLarge, SerdeError, StoreClosed, StoreError, StoreRefused
+from samzapy.serializers import BytesSerde, MsgpackSerde, StringSerde
 from samzapy.testing import open_store
 
 STACKS = {
@@ -171,6 +173,44 @@ def test_keys_that_python_finds_equal_stay_apart(job, tmp_path):
         store.delete(True)
         assert store.get(1) == "1"
         assert store.get(True) is None
+
+
+class Normalizing(StringSerde):
+    def to_bytes(self, value):
+        return value.strip().encode()
+
+
+def test_keys_that_a_serde_writes_alike_are_one_entry(job, tmp_path):
+    keys = job(key="mine") | {"serializers.registry.mine.class": f"{__name__}:Normalizing"}
+    with open_store(keys, "s", tmp_path) as opened:
+        for key in ("a", "a ") * 20:
+            opened.store.put(key, (opened.store.get(key) or 0) + 1)
+        assert [opened.store.get(key) for key in ("a", "a ")] == [40, 40]
+
+
+class Packing:
+    def to_bytes(self, value):
+        return zlib.compress(super().to_bytes(value))
+
+    def from_bytes(self, data):
+        return super().from_bytes(zlib.decompress(data))
+
+
+class PackedBytes(Packing, BytesSerde): ...
+
+
+class PackedPlain(Packing, MsgpackSerde): ...
+
+
+@pytest.mark.parametrize("kind", ["PackedBytes", "PackedPlain"])
+def test_a_serde_that_extends_a_built_in_one_writes_its_own_bytes(job, tmp_path, kind):
+    keys = job(key="mine", msg="mine") | {"serializers.registry.mine.class": f"{__name__}:{kind}"}
+    with open_store(keys, "s", tmp_path) as opened:
+        opened.store.put_all({b"k": b"v"})
+        opened.commit()
+        assert all(data.startswith(b"x\x9c") for data in opened.changelog()[0])
+        opened.lose_local_state()
+        assert (opened.store.get(b"k"), list(opened.store.all())) == (b"v", [(b"k", b"v")])
 
 
 def test_a_range_goes_by_the_bytes_of_its_keys(job, tmp_path):

@@ -303,24 +303,6 @@ def test_a_kill_costs_no_more_time_than_changes_may_be_unflushed(tmp_path: Path)
         assert (opened.restored.source, opened.restored.records) == ("local store", 0)
 
 
-def test_many_stores_of_a_container_share_the_memory_of_a_restore():
-    written = []
-
-    class Engine(type(InMemoryStorageEngineFactory().open(None, EngineSettings("s")))):
-        def load(self, parts, marker):
-            written.append(sum(len(keys) for keys, _ in parts))
-
-    restores = [StoreRestore(Engine("s"), IDENTITY, Tail(SSP, 0, 30_000), 1_000_000) for _ in range(2)]
-    restores[0].share(4)
-    keys = [b"k%05d" % n for n in range(20_000)]
-    for restore in restores:
-        for first in range(0, 20_000, 10):
-            offsets = range(first, first + 10)
-            restore.add(RecordBatch(SSP, offsets, keys[first : first + 10], [b"v" * 60] * 10, [1] * 10))
-    assert len(written) > 4
-    assert written[-1] > 2 * written[0]
-
-
 def test_stores_that_are_restored_together_stay_within_the_memory_of_one(system, monkeypatch):
     partitions, records, polled, limit = 4, 1_000, 100, 200_000
     system.admin.create(StreamSpec("s", partitions, COMPACT))
