@@ -26,15 +26,16 @@ from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import (
     ConfigError,
     ConfigProblem,
-    PositionVoid,
     RestoreStalled,
-    RetriableError,
     SamzapyError,
+    SerdeError,
+    StoreRefused,
     TaskFailed,
 )
 from samzapy.failpoints import reach
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult, RestoreStopped, ShouldStop
+from samzapy.storage.changelog.topic import read_anew
 from samzapy.storage.kv.codec import NO_PAIRS
 from samzapy.storage.store import Store
 from samzapy.storage.task_stores import TaskStores
@@ -156,6 +157,8 @@ class SideInputRestore:
                     else:
                         put(key, value)
         except Exception as cause:
+            if isinstance(cause, SamzapyError) and not isinstance(cause, (SerdeError, StoreRefused)):
+                raise
             where = f"{self.label}: processor at {envelope.position}"
             raise TaskFailed(f"{where}: {type(cause).__name__}: {cause}") from cause
 
@@ -236,12 +239,7 @@ class SideInputs:
         """Process the messages that have arrived, if it is time. Raises the errors of processors and decoders."""
         if not self._due.due(now := self._clock.monotonic()):
             return
-        try:
-            batches = self._read(0.0, _MOST_RECORDS)
-        except PositionVoid as void:
-            # A start finds the new stream's id, and fills the stores again.
-            raise RetriableError(f"{void.place}: {void.reason}; the stores that it fills are filled again") from void
-        if not batches:
+        if not self._read(0.0, _MOST_RECORDS):
             for filler in self._fillers:
                 filler.caught_up()
         if self._keep.due(now):
@@ -260,6 +258,7 @@ class SideInputs:
         for consumer in self._consumers.values():
             consumer.close()
 
+    @read_anew("the stores that it fills are filled again")
     def _read(self, wait_s: float, most: int) -> int:
         batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(wait_s, most)]
         for batch in batches:

@@ -52,7 +52,7 @@ class TaskStores:
             for store in self._own.values():
                 store.stack.store.flush()
             for store in self.held.values():
-                store.stack.uncommitted.check_reads()
+                store.stack.uncommitted.check()
 
     @property
     def has_changes(self) -> bool:

@@ -13,7 +13,7 @@ from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.errors import RestoreError, RestoreStalled, SamzapyError
 from samzapy.failpoints import reach
-from samzapy.storage.changelog.topic import Tail, foreign_records
+from samzapy.storage.changelog.topic import Tail, foreign_records, read_anew
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
@@ -172,6 +172,7 @@ class StoreRestore:
         self._first, self._first_bytes, self._sorted = {}, 0, None
 
 
+@read_anew("trying again reads what is left")
 def run_restores(
     restores: Sequence[StoreRestore],
     consumer: SystemConsumer,

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import chain
 from typing import NamedTuple
 
@@ -39,7 +39,10 @@ from samzapy.errors import (
     ConfigProblem,
     EnvironmentFailure,
     ForeignRecords,
-    RestoreError,
+    OffsetOutOfRange,
+    PositionVoid,
+    RestoreStalled,
+    RetriableError,
     StateLost,
     StoreError,
     UnknownStream,
@@ -247,12 +250,23 @@ _POLL_S = 0.1
 _POLL_RECORDS = 5_000
 
 
+@contextmanager
+def read_anew(then: str) -> Iterator[None]:
+    """Turn an error for records that are gone, or for a stream that was made anew, into a RetriableError: the next
+    start finds the present ranges, and refuses them or does what `then` says."""
+    try:
+        yield
+    except (OffsetOutOfRange, PositionVoid) as gone:
+        reason = f"{gone.place}: {gone.reason}" if isinstance(gone, PositionVoid) else gone
+        raise RetriableError(f"{reason}; {then}") from gone
+
+
 def scan(
     consumer: SystemConsumer, ssp: SystemStreamPartition, log: OffsetRange, clock: Clock, stall_s: float = 60.0
 ) -> Iterator[RecordBatch]:
     """The committed records of the range, with a consumer that was not started yet and that the caller closes.
 
-    Raises RestoreError when nothing moved for `stall_s` seconds, as before a transaction that stays open.
+    Raises RestoreStalled when nothing moved for `stall_s` seconds, as before a transaction that stays open.
     """
     if log.oldest >= log.upcoming:
         return
@@ -267,7 +281,7 @@ def scan(
         if consumer.position(ssp) > position:
             moved = now
         elif now - moved > stall_s:
-            raise RestoreError(f"{ssp}@{position}: no record for {stall_s:g} s before the end {log.upcoming}")
+            raise RestoreStalled(f"{ssp}@{position}: no record for {stall_s:g} s before the end {log.upcoming}")
 
 
 def first_value(batches: Iterator[RecordBatch]) -> int | None:
@@ -289,6 +303,7 @@ class Tail(NamedTuple):
     known_end: int | None = None
 
 
+@read_anew("trying again reads what is left")
 def first_records(
     tails: Iterable[Tail], consumer: SystemConsumer, clock: Clock, stall_s: float = 60.0, *, open_counts: bool = False
 ) -> dict[SystemStreamPartition, int]:
@@ -297,7 +312,7 @@ def first_records(
 
     With transactions a partition ends with a commit's control record, so the end offset alone does not show a record.
     The reading stops before an open transaction. After `stall_s` seconds without progress that transaction counts as a
-    record if `open_counts`; else it is a RestoreError.
+    record if `open_counts`; else RestoreStalled is raised.
     """
     left = {tail.ssp: tail for tail in tails}
     starts = positions = {ssp: tail.start for ssp, tail in left.items()}
@@ -320,7 +335,7 @@ def first_records(
             if open_counts:
                 return firsts | {ssp: positions[ssp] for ssp in left}
             where = ", ".join(f"{ssp} at {positions[ssp]} of {tail.bound}" for ssp, tail in left.items())
-            raise RestoreError(f"looking for records in changelogs made no progress for {stall_s:g} s: {where}")
+            raise RestoreStalled(f"looking for records in changelogs made no progress for {stall_s:g} s: {where}")
     return firsts
 
 

@@ -62,6 +62,7 @@ class StampedSerde(HintedSerde):
         self._values = hinted(values)
         self.doubt = self._values.doubt
         self.object_type = values.object_type
+        self.rounds = getattr(values, "rounds", False)
 
     def check(self, value: tuple[int, Any]) -> None:
         self._values.check(value[1])

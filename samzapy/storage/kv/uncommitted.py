@@ -16,6 +16,9 @@ Pair = tuple[bytes, bytes]
 
 Change = tuple[bytes, "bytes | None"]
 
+#: The key under which an engine may keep its marker among the entries, so no store takes it.
+RESERVED = b"\x00samzapy\x00marker"
+
 #: The most new keys that are inserted one by one; more are appended and sorted (one run merged into another).
 _FEW = 8
 #: Bytes of memory that an entry takes besides its key and value: the heads of both objects, and its place in
@@ -95,7 +98,7 @@ class UncommittedStore:
     """One task's changes to one store, one entry per key, over an engine with the committed entries.
 
     A read of the engine that fails is remembered, since the task may catch the error and go on without the value: no
-    commit comes after it (`check_reads`).
+    commit comes after it (`check`).
 
     `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's overhead.
     `max_record_bytes` is the largest record (key and value) of the changelog, None for no limit; the changelog does not
@@ -124,7 +127,7 @@ class UncommittedStore:
         self._bytes = 0
         #: Set by a cache if its changes since the last commit include deletions.
         self.deletes = False
-        self._failed: BaseException | None = None
+        self._failed: StoreError | None = None
 
     @property
     def changes(self) -> dict[bytes, bytes | None]:
@@ -201,10 +204,13 @@ class UncommittedStore:
         if isinstance(failure, StoreError) and not isinstance(failure, StoreClosed):
             self._failed = failure
 
-    def check_reads(self) -> None:
-        """Raise StoreError if a read has failed."""
+    def check(self) -> None:
+        """Raise StoreError for the reserved key, before the changelog has it; and the class of error of a read that has
+        failed, since that decides what happens next."""
+        if RESERVED in self._changes:
+            raise StoreError(f"store '{self._name}': key {RESERVED!r} is reserved: leave it out, or put another one")
         if self._failed is not None:
-            raise StoreError(
+            raise type(self._failed)(
                 f"store '{self._name}': a read failed and the task went on, so nothing can be committed: {self._failed}"
             ) from self._failed
 

@@ -193,8 +193,8 @@ _SAMPLE = 1_000
 
 
 def check_sample(config: StoreConfig, engine: StorageEngine, key_serde: Serde, value_serde: Serde) -> None:
-    """Raise ConfigError if a class of the store does not read one of its first entries: without the check it would fail
-    in the middle of a run. Nothing is read without classes."""
+    """Raise ConfigError if a class of the store does not read one of its first entries, or writes its key in other bytes:
+    without the check it would fail, or miss entries, in the middle of a run. Nothing is read without classes."""
     if key_serde.object_type is None and value_serde.object_type is None:
         return
     with engine.iterate(None, None) as pairs:
@@ -207,16 +207,21 @@ def check_sample(config: StoreConfig, engine: StorageEngine, key_serde: Serde, v
 def _try(part: str, store: str, path: str | None, serde: Serde, data: bytes, key: object) -> None:
     if serde.object_type is None:
         return
+    cause: Exception | None = None
     try:
-        serde.from_bytes(data)
+        value = serde.from_bytes(data)
+        if part == "msg" or (now := serde.to_bytes(value)) == data:
+            return
+        reason = f"the class writes it as {reprlib.repr(now)}, so it would not be found"
     except EnvironmentFailure:
         raise
-    except Exception as cause:
-        message = (
-            f"does not read what the store holds: key {reprlib.repr(key)}: {hinted(serde).misfit(cause)}; give new "
-            "fields defaults and old ones their types, or copy the store to another changelog (samzapy store copy)"
-        )
-        raise ConfigError([ConfigProblem(f"stores.{store}.{part}.type", path, message)]) from cause
+    except Exception as failure:  # noqa: BLE001  # whatever a serde raises is about this entry
+        cause, reason = failure, hinted(serde).misfit(failure)
+    message = (
+        f"does not read what the store holds: key {reprlib.repr(key)}: {reason}; give new fields defaults and old ones "
+        "their types, or copy the store to another changelog (samzapy store copy)"
+    )
+    raise ConfigError([ConfigProblem(f"stores.{store}.{part}.type", path, message)]) from cause
 
 
 def _shown(serde: Serde, key: bytes) -> object:

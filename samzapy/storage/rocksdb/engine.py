@@ -28,11 +28,12 @@ from rocksdict import (
 from samzapy.api.engine import Changes, CommittedEntries, Cursor, Part, StorageEngine
 from samzapy.errors import StoreClosed, StoreError
 from samzapy.failpoints import reach
+from samzapy.storage.kv.uncommitted import RESERVED
 from samzapy.storage.rocksdb.ownership import IN_USE, Ownership, translated
 
 #: One reserved key in the column family of the data: memtables of several families are flushed independently, so only
 #: in the same family the marker of a commit is on disk exactly when its data is.
-MARKER_KEY = b"\x00samzapy\x00marker"
+MARKER_KEY = RESERVED
 
 #: Rows are read in growing chunks, so that a short range is cheap and a long one costs little a row.
 _FIRST_CHUNK, _LARGEST_CHUNK = 16, 512

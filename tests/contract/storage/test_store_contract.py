@@ -321,6 +321,13 @@ def test_a_record_that_the_changelog_would_not_take_is_refused(job, tmp_path):
             opened.store.flush()
 
 
+def test_the_key_of_an_engines_marker_is_refused_before_it_is_logged(opened):
+    opened.store.put("\0samzapy\0marker", 1)
+    with pytest.raises(StoreError, match=r"store 's': key b'.*marker' is reserved"):
+        opened.commit()
+    assert opened.changelog() == []
+
+
 def test_too_many_uncommitted_bytes_ask_for_a_commit(job, tmp_path):
     with open_store(job() | {"stores.s.uncommitted.max.bytes": "1000"}, "s", tmp_path) as opened:
         for _ in range(100):

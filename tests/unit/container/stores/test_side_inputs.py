@@ -8,7 +8,7 @@ from jobs.memory_job import Calls, MemoryJob
 
 from samzapy import InitableTask, SideInputsProcessor, StreamTask, SystemStreamPartition, WindowableTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.errors import TaskFailed
+from samzapy.errors import StoreCorrupted, TaskFailed
 from samzapy.failpoints import FailPointReached, arm
 
 
@@ -32,10 +32,10 @@ class SummedRates(SideInputsProcessor):
 
 
 class Failing(SideInputsProcessor):
-    """Cannot make anything of its messages."""
+    """Cannot make anything of its messages, or not read its store."""
 
     def process(self, message, store):
-        raise KeyError("rate")
+        raise KeyError("rate") if message.key == "USD" else StoreCorrupted("a block")
 
 
 class RateTask(StreamTask, InitableTask, WindowableTask):
@@ -178,10 +178,17 @@ def test_a_crash_while_the_store_follows_processes_no_message_twice(tmp_path):
     assert job.seen("init")[-1] == ("Partition 0", {"USD": 111})
 
 
-def test_a_processor_that_fails_ends_the_attempt_at_its_message(tmp_path):
+@pytest.mark.parametrize(
+    ("key", "error", "text"),
+    [
+        ("USD", TaskFailed, r"^Partition 0/rates: processor at mem\.rates\[0\]@0: KeyError"),
+        ("GBP", StoreCorrupted, "^a block$"),
+    ],
+)
+def test_a_processor_that_fails_ends_the_attempt_at_its_message(tmp_path, key, error, text):
     job = RateJob(tmp_path, Failing)
-    job.rate(("USD", 1))
-    with pytest.raises(TaskFailed, match=r"Partition 0/rates: processor at mem\.rates\[0\]@0: KeyError"):
+    job.rate((key, 1))
+    with pytest.raises(error, match=text):
         job.run()
 
 
@@ -207,6 +214,30 @@ def test_a_stream_that_has_lost_what_comes_next_is_read_anew(tmp_path):
     job.admin.delete_records(SystemStreamPartition("mem", "rates", 0), 2)
     job.run()
     assert job.seen("init")[-1] == ("Partition 0", {"CHF": 3})
+
+
+def lose(job):
+    job.rate(("EUR", 1), ("CHF", 3))
+    job.admin.delete_records(SystemStreamPartition("mem", "rates", 0), 2)
+
+
+def create_again(job):
+    job.admin.delete("rates")
+    job.admin.create(StreamSpec("rates", 1))
+    job.rate(("CHF", 3))
+
+
+@pytest.mark.parametrize(("point", "change"), [("start.7", lose), ("fill.batch", create_again)])
+def test_a_stream_that_changes_under_its_reader_is_read_anew(tmp_path, point, change):
+    job = RateJob(tmp_path, **{"task.window.ms": "1", "stores.rates.side.inputs": "mem.more, mem.rates"})
+    job.admin.create(StreamSpec("more", 1))
+    job.rate(("USD", 1))
+    job.send((0, "more", 1), stream="more")
+    RateTask.wanted = {"CHF": 3, "more": 1}
+    container, _ = job.container(until_end=False)
+    arm(point, action=lambda _: change(job))
+    container.run()
+    assert job.seen("init")[-1] == ("Partition 0", RateTask.wanted)
 
 
 def test_a_write_to_a_store_that_streams_fill_fails_only_its_message(tmp_path):

@@ -12,7 +12,7 @@ from jobs.memory_job import MemoryJob
 from samzapy import BatchTask, ClosableTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import StreamSpec
-from samzapy.errors import StoreError, TaskFailed
+from samzapy.errors import StoreCorrupted, StoreError, TaskFailed
 from samzapy.storage.kv.memory import InMemoryStorageEngine, InMemoryStorageEngineFactory
 from samzapy.testing import TaskTestDriver
 
@@ -200,7 +200,7 @@ class FragileEngine(InMemoryStorageEngine):
 
     def check(self):
         if self.broken:
-            raise StoreError("the disk does not answer")
+            raise StoreCorrupted("the disk does not answer")
 
 
 class FragileFactory(InMemoryStorageEngineFactory):
@@ -222,7 +222,9 @@ def test_no_commit_follows_a_failed_read_that_the_task_has_caught(message, cache
             driver.send("in", message, key="a")
         finally:
             FragileEngine.broken = False
-        with pytest.raises(StoreError, match=r"store 's': a read failed and the task went on.*disk does not answer"):
+        with pytest.raises(
+            StoreCorrupted, match=r"store 's': a read failed and the task went on.*disk does not answer"
+        ):
             driver.commit()
         driver.restart()
         assert driver.changelog("s").messages == [3]

@@ -10,7 +10,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings, change_columns
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import EnvironmentFailure, RestoreError
+from samzapy.errors import EnvironmentFailure, RestoreError, RetriableError
 from samzapy.storage import store as store_module
 from samzapy.storage.changelog import gathering
 from samzapy.storage.changelog import restore as restore_module
@@ -93,6 +93,14 @@ def test_a_store_is_as_old_as_the_beginning_of_its_restore(system):
     run_restores([restore], system.consumer(), clock, lambda *_: clock.advance(600))
     assert clock.wall_ms() > 600_000
     assert Marker.from_bytes(engine.marker()) == Marker(IDENTITY, 9, 5_000)
+
+
+def test_a_restore_of_records_that_are_deleted_meanwhile_may_be_repeated(system):
+    logged(system, [(b"k%d" % n, b"v") for n in range(10)])
+    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
+    system.admin.delete_records(SSP, 5)
+    with pytest.raises(RetriableError, match=r"log\.s\[0\]@0: the log holds offsets 5 to 10 .*; trying again reads"):
+        run_restores([StoreRestore(engine, IDENTITY, Tail(SSP, 0, 10))], system.consumer(), SteppingClock())
 
 
 def test_a_tail_of_aborted_records_is_passed(system):

@@ -1,6 +1,7 @@
 """Values that their serde changes are refused at their put, by name, before a commit can have them."""
 
 import enum
+import struct
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -256,6 +257,25 @@ def test_readback_takes_an_int_for_a_float_as_type_checkers_do():
     stack.store.put("k", Place("rome", 1))
     stack.store.flush()
     assert stack.store.get("k") == Place("rome", 1)
+
+
+class Single(Serde):
+    """A float in four bytes."""
+
+    object_type, rounds = float, True
+
+    def to_bytes(self, value):
+        return struct.pack("f", value)
+
+    def from_bytes(self, data):
+        return struct.unpack("f", data)[0]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_readback_takes_what_a_schema_rounds_in_every_kind_of_store(store):
+    store = stack_of(Single(), **STORES[store]).store
+    store.put("k", 0.1)
+    assert store.get("k") == pytest.approx(0.1)
 
 
 class WithoutAnswer(Serde):

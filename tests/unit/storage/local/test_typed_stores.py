@@ -18,6 +18,13 @@ SINCE = {"stores.s.msg.type": "jobs.typed_views:VisitsSince"}
 NAMED = {"stores.s.msg.type": "jobs.typed_views:NamedVisits"}
 
 
+class PagedPlace(Place, frozen=True):
+    number: int = 1
+
+
+PAGED = f"{__name__}:PagedPlace"
+
+
 @pytest.fixture
 def opened_as(tmp_path):
     """Opens the store with other keys of the job file, always on the same changelog and disk."""
@@ -78,7 +85,7 @@ def test_keys_of_a_class_are_found_again_in_their_order(opened_as):
         opened.crash()
         assert list(opened.store.all()) == [(Place("a", "/"), Visits(1)), (Place("b", "/"), Visits(2))]
         assert opened.store.get(Place("b", "/")) == Visits(2)
-    keys |= {"stores.s.key.type": "jobs.typed_views:TupleView"}
-    message = r"stores\.s\.key\.type: does not read .*Expected array, got object"
-    with pytest.raises(ConfigError, match=message), opened_as(**keys, **VISITS):
-        pass
+    for kind, reason in (("jobs.typed_views:TupleView", "Expected array, got object"), (PAGED, "would not be found")):
+        message = rf"stores\.s\.key\.type: does not read .*{reason}"
+        with pytest.raises(ConfigError, match=message), opened_as(**keys | VISITS | {"stores.s.key.type": kind}):
+            pass
