@@ -575,8 +575,8 @@ _ANSWERED = (
     ),
     Mutant(
         "samzapy/container/side_inputs.py",
-        "        if not batches:\n            for filler in self._fillers:\n",
-        "        if True:\n            for filler in self._fillers:\n",
+        "        if not self._read(0.0, _MOST_RECORDS):\n",
+        "        if self._read(0.0, _MOST_RECORDS) >= 0:\n",
         (_ANSWERS,),
     ),
     Mutant("samzapy/storage/kv/expiring.py", "max(_LEAST_SWEPT, 2 * written)", "_LEAST_SWEPT", (_ANSWERS,)),

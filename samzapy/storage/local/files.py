@@ -193,7 +193,7 @@ _SAMPLE = 1_000
 
 
 def check_sample(config: StoreConfig, engine: StorageEngine, key_serde: Serde, value_serde: Serde) -> None:
-    """Raise ConfigError if a class of the store does not read one of its first entries, or writes its key in other bytes:
+    """Raise ConfigError if a class of the store does not read one of its first entries, or writes a key in other bytes:
     without the check it would fail, or miss entries, in the middle of a run. Nothing is read without classes."""
     if key_serde.object_type is None and value_serde.object_type is None:
         return

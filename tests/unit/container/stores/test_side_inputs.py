@@ -206,16 +206,6 @@ def test_another_processor_or_other_streams_start_from_nothing(tmp_path):
     assert job.seen("init")[-1] == ("Partition 0", {"GBP": 5})
 
 
-def test_a_stream_that_has_lost_what_comes_next_is_read_anew(tmp_path):
-    job = RateJob(tmp_path)
-    job.rate(("USD", 1))
-    job.run()
-    job.rate(("GBP", 2), ("CHF", 3))
-    job.admin.delete_records(SystemStreamPartition("mem", "rates", 0), 2)
-    job.run()
-    assert job.seen("init")[-1] == ("Partition 0", {"CHF": 3})
-
-
 def lose(job):
     job.rate(("EUR", 1), ("CHF", 3))
     job.admin.delete_records(SystemStreamPartition("mem", "rates", 0), 2)

@@ -84,15 +84,6 @@ def test_one_that_does_not_fit_is_passed_over(folder, checkpoint, tmp_path):
     assert restored(folder, tmp_path, lambda found: "no") is None
 
 
-@pytest.mark.parametrize("point", ["backup.file", "backup.index"])
-def test_an_upload_that_is_cut_off_is_never_used(folder, checkpoint, tmp_path, point):
-    SnapshotUploader(folder, 2).upload(checkpoint(a="1", b="1"), marker(1))
-    arm(point)
-    with pytest.raises(FailPointReached):
-        SnapshotUploader(folder, 2).upload(checkpoint(a="2", b="2"), marker(2))
-    assert restored(folder, tmp_path) == (1, {"a": "1", "b": "1"})
-
-
 def flip(path: Path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

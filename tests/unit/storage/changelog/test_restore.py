@@ -229,35 +229,6 @@ def test_a_changelog_without_its_beginning_is_enough_for_a_task_that_has_never_c
 JOB = store_job(LOGGED)
 
 
-def test_only_the_tail_is_read_after_a_kill(tmp_path: Path):
-    with open_store(JOB, "s", tmp_path) as opened:
-        opened.store.put("a", 1)
-        opened.commit()
-        opened.stores.flush_engines()
-        opened.store.put("b", 2)
-        opened.commit()
-        opened.crash()
-        assert (opened.restored.source, opened.restored.records) == ("local store + changelog", 1)
-        assert dict(opened.store.all()) == {"a": 1, "b": 2}
-
-
-def test_a_deleted_key_does_not_come_back_from_a_store_that_is_too_old(tmp_path: Path):
-    with open_store(JOB | {"stores.s.changelog.delete.retention.ms": "0"}, "s", tmp_path) as opened:
-        opened.store.put_all({"a": 1, "b": 2})
-        opened.commit()
-        opened.stores.flush_engines()
-        opened.store.delete("a")
-        opened.commit()
-        opened.compact()
-        opened.compact()
-        assert (b"a", None) not in opened.changelog()
-        opened.store.put("c", 3)
-        opened.commit()
-        opened.crash()
-        assert "delete.retention.ms" in opened.restored.reason
-        assert dict(opened.store.all()) == {"b": 2, "c": 3}
-
-
 def test_a_store_without_a_changelog_is_empty_at_each_start(tmp_path: Path):
     job = {key: value for key, value in JOB.items() if not key.endswith(".changelog")}
     with open_store(job, "s", tmp_path) as opened:
@@ -288,27 +259,6 @@ def test_a_kill_costs_no_more_records_than_may_be_unflushed(tmp_path: Path, monk
             opened.crash()
             assert (opened.restored.source, opened.restored.records) == ("local store + changelog", 4)
         assert len(list(opened.store.all())) == 3 * 57
-
-
-def test_a_kill_costs_no_more_time_than_changes_may_be_unflushed(tmp_path: Path):
-    clock = ManualClock()
-    with open_store(JOB | {"stores.s.flush.interval.ms": "5000"}, "s", tmp_path, clock) as opened:
-        commit_each(opened, 0, 10)
-        clock.advance(2.4)  # at half the interval it begins in the background
-        commit_each(opened, 10, 10)
-        opened.stores.flush_if_due()
-        opened.crash()
-        assert opened.restored.records == 20
-        commit_each(opened, 20, 10)
-        clock.advance(5.0)
-        opened.stores.flush_if_due()
-        opened.crash()
-        assert (opened.restored.source, opened.restored.records) == ("local store", 0)
-        commit_each(opened, 30, 1)
-        clock.advance(5.0)
-        commit_each(opened, 31, 1)
-        opened.crash()
-        assert (opened.restored.source, opened.restored.records) == ("local store", 0)
 
 
 def test_stores_that_are_restored_together_stay_within_the_memory_of_one(system, monkeypatch):

@@ -83,14 +83,3 @@ def test_a_clean_start_restores_everything_from_the_changelog(tmp_path):
             opened.reopen()
             assert opened.restored.source == source
             assert opened.store.get("a") == 1
-
-
-def test_with_a_write_ahead_log_a_crash_leaves_nothing_to_replay(tmp_path):
-    for wal, source in (("false", "changelog"), ("true", "local store")):
-        keys = {"rocksdb.wal.enabled": wal}
-        with open_store(job() | {f"stores.s.{k}": v for k, v in keys.items()}, "s", tmp_path / wal) as opened:
-            opened.store.put("a", 1)
-            opened.commit()
-            opened.crash()
-            assert opened.restored.source == source
-            assert opened.store.get("a") == 1

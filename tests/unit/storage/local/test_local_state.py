@@ -81,14 +81,6 @@ def test_the_stores_of_tasks_with_longer_names_stay_when_a_store_is_set_aside(tm
     assert standbys_beside(stores[0]) == []
 
 
-def test_a_store_without_a_changelog_starts_empty(stores):
-    filled(stores)
-    engine = stores.open_empty().engine
-    assert engine.marker() is None
-    assert engine.get(b"000001") is None
-    engine.close()
-
-
 def test_a_marker_that_cannot_be_read_sets_the_store_aside(stores):
     local = opened(stores)
     local.engine.write({}, b"garbage")
