@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, cimpl
+from confluent_kafka.admin import AdminClient
 
 from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
@@ -29,7 +30,7 @@ from samzapy.errors import (
 )
 from samzapy.system.kafka.errors import UNKNOWN_PARTITION, error_of, general_error, is_refused, one_line
 from samzapy.system.kafka.gate import Gate
-from samzapy.system.kafka.settings import expired_certificate, principal
+from samzapy.system.kafka.settings import CONNECTION, expired_certificate, principal
 
 #: mallopt's number for the greatest number of arenas.
 _M_ARENA_MAX = -8
@@ -258,7 +259,14 @@ class Connection:
         reason = f" ({self.last})" if self.last else ""
         if "systems." not in reason:
             reason += f"; start the broker, or correct systems.{self.system}.consumer.bootstrap.servers"
-        return Unreachable(f"cannot reach {self.servers} within {waited_s:.0f} s{reason}")
+        away = Unreachable(f"cannot reach {self.servers} within {waited_s:.0f} s{reason}")
+        away.ask = self._ask_anew
+        return away
+
+    def _ask_anew(self) -> None:
+        """Ask the cluster, with a client for that alone. Raises as `reach`."""
+        own = {key: value for key, value in self.properties.items() if CONNECTION.match(key)}
+        self.reach(self.handle(AdminClient, own))
 
     def reach(self, client: Any, topic: str | None = None) -> Any:
         """The cluster's metadata, of all topics or of one; any broker answers, so this needs no controller and no

@@ -96,8 +96,8 @@ _IN_ORDER = {"message.timeout.ms": "0"}
 _IN_ORDER_FIXED = {"enable.gapless.guarantee": "true"}
 _PRODUCER_FIXED = {"acks": "all", "enable.idempotence": "true", "partitioner": "murmur2_random"}
 #: An admin connects as the consumer or the producer does: it takes these of their properties.
-_CONNECTION = re.compile(
-    r"^(bootstrap\.servers|security\.|ssl\.|sasl\.|socket\.|broker\.address\.|client\.dns|reconnect\.)"
+CONNECTION = re.compile(
+    r"^(bootstrap\.servers|security\.|ssl\.|sasl\.|socket\.|broker\.address\.|client\.dns|reconnect\.|enable\.sparse\.)"
 )
 
 
@@ -147,7 +147,7 @@ def producer_properties(
 def admin_properties(settings: SystemSettings, client_id: str) -> dict[str, str]:
     """For an admin: how the consumer, or else the producer, connects."""
     both = {**_passed(settings.producer), **_passed(settings.consumer)}
-    connection = {key: value for key, value in both.items() if _CONNECTION.match(key)}
+    connection = {key: value for key, value in both.items() if CONNECTION.match(key)}
     named = {"bootstrap.servers": bootstrap_servers(settings), "client.id": client_id}
     return {**_CONNECTING, **connection, **named}
 
@@ -222,7 +222,7 @@ def _tried(prefix: str, side: str, given: dict[str, str]) -> list[ConfigProblem]
     result = [
         _problem(prefix + key, given[key], reason)
         for key, reason in alone.items()
-        if reason is not None and (key in reason or not _CONNECTION.match(key))
+        if reason is not None and (key in reason or not CONNECTION.match(key))
     ]
     return result or [ConfigProblem(prefix.removesuffix("."), None, together)]
 

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError
+from rigs.store_rig import TickingClock
 
 from samzapy.api.system import OutgoingColumns
-from samzapy.errors import ProducerError
+from samzapy.errors import ProducerError, Unreachable
 from samzapy.system.kafka.client import Connection
 from samzapy.system.kafka.errors import general_error
 from samzapy.system.kafka.queue import ReportedQueue
@@ -48,3 +49,11 @@ def test_a_broker_without_a_first_answer_is_told_by_what_it_does(line, reason):
     connection = Connection("kafka", "b:9092")
     connection.log(logging.ERROR, "%s [%s] %s", "FAIL", "client", f"b:9092/bootstrap: {line} state APIVERSION_QUERY)")
     assert f"cannot reach b:9092 within 10 s ({reason}" in str(connection.unreachable(10.0))
+
+
+def test_a_cluster_that_cannot_be_reached_is_asked_itself_until_it_answers():
+    properties = {"bootstrap.servers": "127.0.0.1:1", "group.id": "of a consumer"}
+    connection = Connection("other", "127.0.0.1:1", properties, clock=TickingClock(5.0))
+    with pytest.raises(Unreachable, match=r"cannot reach 127\.0\.0\.1:1 within 10 s") as caught:
+        connection.unreachable(10.0).ask()
+    assert caught.value.ask is not None
