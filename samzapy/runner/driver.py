@@ -49,6 +49,7 @@ from samzapy.job.planner import check_copartitioned, find_inputs, follow_growth,
 from samzapy.runner.base import PreparedJob, RunOptions
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.handover import OwnershipWatch
+from samzapy.storage.changelog.topic import check_changelog
 from samzapy.system.clients import SystemClients, traits_of
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def delete_passed(prepared: PreparedJob, checks: Checks, on_event: Callable[[str
 
 
 def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[str], None]) -> None:
-    """Report each changelog that gets more partitions than the job has tasks, once."""
+    """Report each changelog that gets more partitions than the job has tasks, or settings that lose state, once."""
     count = prepared.model.changelog_partition_count
     stores = prepared.config.changelogs
 
@@ -178,6 +179,12 @@ def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[
                     "partition away. Before the next start copy its entries to a changelog of another name, "
                     f"stores.{store}.changelog (samzapy.dataframe.read_store, then write_store with place_by)"
                 )
+            elif now is not None:
+                try:
+                    check_changelog(now, stores[stream])
+                except EnvironmentFailure as wrong:
+                    del stores[stream]
+                    on_event(f"warning: {wrong}: set it back, before records are deleted and the next start is refused")
         return bool(stores)
 
     if stores:

@@ -44,7 +44,7 @@ from samzapy.errors import (
 #: SQLite raises OperationalError for nearly everything, also for a missing table.
 _TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
 #: What PostgreSQL and MySQL say of a login that they refuse.
-_REFUSED_LOGIN = ("authentication", "denied", "does not exist")
+_REFUSED_LOGIN = ("authentication", "denied", "does not exist", "pg_hba")
 
 
 class Database:

@@ -19,6 +19,7 @@ from samzapy.runner.launch import launch, launch_once
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.runner.stopping import StopSwitch
+from samzapy.system.memory import MemoryCluster
 
 REFRESH = {"job.inputs.refresh.ms": "100", "job.spark.lease.ms": "3000", "task.commit.ms": "600000"}
 
@@ -259,6 +260,21 @@ def test_a_changelog_that_grows_is_announced_once_with_the_way_back(job, monkeyp
     job.admin.grow("counts-changelog", 6)
     assert run.stop().stopped
     assert len(run.heard("has grown")) == 1
+
+
+def test_a_changelog_that_is_not_compacted_any_more_is_announced(job, monkeypatch):
+    monkeypatch.setattr(driver, "PACE_S", 0.1)
+    run = Run(load_job(job.flat))
+    job.task.calls.wait_for(("init",), 2)
+    log = MemoryCluster.named(job.flat["systems.mem.cluster"]).database
+    with log.write():
+        log.execute("UPDATE streams SET config = ? WHERE name = 'counts-changelog'", ('{"cleanup.policy": "delete"}',))
+    line = (
+        "warning: changelog counts-changelog must be compact (is delete): state would be lost: set it back, before "
+        "records are deleted and the next start is refused"
+    )
+    run.events.wait_for((line,), 1)
+    assert run.stop().stopped
 
 
 def test_an_input_that_is_created_again_stops_the_job_and_fails_the_run(job, monkeypatch):
