@@ -221,11 +221,7 @@ def test_without_the_key_an_input_that_grows_is_announced_once(job, monkeypatch)
     assert len(run.heard("has grown")) == 2
 
 
-class Copies(SideInputsProcessor):
-    """Each message as an entry."""
-
-    def process(self, message, store):
-        return [(message.key, message.message)]
+Nothing = type("Nothing", (SideInputsProcessor,), {"process": lambda self, message, store: None})
 
 
 def test_a_side_input_that_grows_is_announced_and_the_job_goes_on(job, monkeypatch):
@@ -233,7 +229,7 @@ def test_a_side_input_that_grows_is_announced_and_the_job_goes_on(job, monkeypat
     job.admin.create(StreamSpec("rows", 2))
     side = {"stores.rows.factory": "memory", "stores.rows.key.serde": "string", "stores.rows.msg.serde": "json"}
     side |= {"stores.rows.side.inputs": "mem.rows"}
-    side |= {"stores.rows.side.inputs.processor.factory": f"{__name__}:Copies"}
+    side |= {"stores.rows.side.inputs.processor.factory": f"{__name__}:Nothing"}
     run = Run(load_job(job.flat | REFRESH | side))
     job.task.calls.wait_for(("init",), 2)
     job.admin.grow("rows", 3)

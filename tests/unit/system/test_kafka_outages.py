@@ -16,8 +16,6 @@ from samzapy.testing import ManualClock
 
 
 class FullClient:
-    """A client of librdkafka whose queue has no room."""
-
     def list_topics(self, topic, timeout):
         return SimpleNamespace(brokers={1: "b"}, topics={"out": SimpleNamespace(partitions={0: "p"})})
 
