@@ -184,7 +184,7 @@ def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[
                     check_changelog(now, stores[stream])
                 except EnvironmentFailure as wrong:
                     del stores[stream]
-                    on_event(f"warning: {wrong}: set it back, before records are deleted and the next start is refused")
+                    on_event(f"warning: {wrong}: set it back now")
         return bool(stores)
 
     if stores:
@@ -295,8 +295,7 @@ class InputsWatch:
                 if reason
                 else ": the next start of the job reads the new ones, from their beginning"
                 if stream in self._config.task.all_inputs
-                else ": the stores that it fills lack the rows of the new ones, until a start with all of them in "
-                "side.inputs"
+                else ": its stores lack their rows until a start that reads them"
             )
             self._on_event(f"warning: {change}{effect}")
         return changes
