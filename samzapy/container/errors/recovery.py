@@ -31,6 +31,7 @@ from samzapy.container.outputs.producers import RecordLimit
 from samzapy.errors import RecordTooLarge, SamzapyError, SerdeError, StoreRefused
 from samzapy.storage.kv.codec import entry_list, entry_mapping, key_list
 from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
+from samzapy.storage.kv.values import WatchedStore
 
 logger = logging.getLogger(__name__)
 
@@ -313,9 +314,11 @@ class UndoJournal:
 
     def __init__(self) -> None:
         self._before: list[tuple[Store, Any, Any]] = []
+        self._watched: list[WatchedStore[Any, Any]] = []
         self._noting = False
 
     def watching(self, stores: Mapping[str, StoreLayer[Any, Any]]) -> dict[str, StoreLayer[Any, Any]]:
+        self._watched = [store for store in stores.values() if isinstance(store, WatchedStore)]
         return {name: JournaledStore(name, store, self) for name, store in stores.items()}
 
     def begin(self) -> None:
@@ -357,6 +360,8 @@ class UndoJournal:
             else:
                 store.put(key, value)
         self._before.clear()
+        for watched in self._watched:
+            watched.forget()
 
 
 class JournaledStore(ForwardingStore[Any, Any]):

@@ -167,8 +167,12 @@ class WatchedStore(ForwardingStore[K, V]):
                 )
         self._inner.flush()
 
-    def discard(self) -> None:
+    def forget(self) -> None:
+        """Watch no object that was given out so far: the message that may have changed some is undone."""
         self._seen.clear()
+
+    def discard(self) -> None:
+        self.forget()
         self._inner.discard()
 
     def close(self) -> None:

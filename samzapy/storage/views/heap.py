@@ -38,6 +38,8 @@ _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 _REMEMBERED = 1_000
 #: Items of one entry of the store, and so of one changelog record.
 BLOCK_ITEMS = 64
+#: Items of more bytes count: a block with one has about so many at most, so that it fits into a record.
+_SMALL_BYTES, _BLOCK_BYTES = 4_096, 524_288
 
 #: Items of full groups that are known by their hashes; then all are forgotten.
 _MOST_HASHES = 200_000
@@ -70,14 +72,16 @@ class SortedBlocks:
         block = self._block(numbers[at])
         place = bisect_left(block, ranked)
         block = [*block[:place], ranked, *block[place:]]
-        if len(block) > self._block_size:
-            half = len(block) // 2
-            self._store.put(self._key(upcoming), block[half:])
-            numbers = [*numbers[: at + 1], upcoming, *numbers[at + 1 :]]
-            separators = [*separators[:at], _between(block[half - 1], block[half]), *separators[at:]]
-            self._store.put(self._directory, [upcoming + 1, numbers, separators])
-            block = block[:half]
-        self._store.put(self._key(numbers[at]), block)
+        large = len(ranked[1]) > _SMALL_BYTES and sum(len(item[1]) for item in block) > _BLOCK_BYTES
+        if len(block) <= self._block_size and not (large and len(block) > 1):
+            self._store.put(self._key(numbers[at]), block)
+            return
+        half = len(block) // 2
+        between = [*separators[:at], _between(block[half - 1], block[half]), *separators[at:]]
+        directory = [upcoming + 1, [*numbers[: at + 1], upcoming, *numbers[at + 1 :]], between]
+        # In one call: if the store refuses one of them, nothing has changed.
+        halves = {self._key(numbers[at]): block[:half], self._key(upcoming): block[half:]}
+        self._store.put_all({**halves, self._directory: directory})
 
     def remove(self, ranked: Ranked) -> None:
         """Take out an item that is there."""

@@ -125,6 +125,14 @@ def test_a_batch_of_pushes_with_one_that_is_refused_changes_nothing(opened):
     assert heap.top(9) == [HeapItem("c", 3), HeapItem("b", 2)]
 
 
+def test_large_items_of_a_heap_fit_into_records_of_the_changelog(opened):
+    with_heap = opened("heap")
+    items = ["x" * 20_000 + str(n) for n in range(64)]
+    with_heap.store.push_all(items, range(64))
+    with_heap.commit()
+    assert [each.item for each in with_heap.store.top(64)] == items[::-1]
+
+
 @pytest.mark.parametrize("text", [None, 5, b"bytes"])
 def test_an_index_refuses_what_is_no_text(opened, text):
     index = opened("inverted-index").store

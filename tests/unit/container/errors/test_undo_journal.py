@@ -6,10 +6,9 @@ import operator
 import pytest
 from rigs.store_rig import store_job
 
-from samzapy import CoroutineTask, InitableTask, StreamTask
+from samzapy import CoroutineTask, InitableTask
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.container.errors.recovery import UndoJournal
-from samzapy.storage.views.heap import HeapStore
 from samzapy.testing import ManualClock, TaskTestDriver, open_store
 
 JOB = store_job({"factory": "rocksdb", "key.serde": "json", "msg.serde": "json"}) | {
@@ -56,6 +55,18 @@ def test_a_merge_that_fails_leaves_nothing_to_undo(watched):
         seen.merge_all({"a": 1, "b": "text"}, operator.add)
     journal.undo()
     assert dict(store.all()) == {"a": 1, "b": 1}
+
+
+def test_an_object_that_an_undone_message_has_changed_fails_no_commit(tmp_path):
+    with open_store({**JOB, "stores.s.object.cache.check": "true"}, "s", tmp_path) as opened:
+        journal = UndoJournal()
+        seen = journal.watching(opened.stores.stores)["s"]
+        seen.put("a", [1])
+        journal.begin()
+        seen.get("a").append(2)
+        journal.undo()
+        opened.commit()
+        assert dict(opened.store.all()) == {"a": [1]}
 
 
 class SlowListener(CoroutineTask, InitableTask, ClockListenerTask):
@@ -112,23 +123,3 @@ def test_an_undone_change_does_not_prolong_the_life_of_an_entry(tmp_path, layers
         opened.commit()
         clock.advance(0.001)
         assert list(opened.store.all()) == []
-
-
-class Ranking(StreamTask, InitableTask):
-    """Ranks its messages, and fails over each that ends in 3 when it has."""
-
-    def init(self, context):
-        self.heap = context.get_store("heap", HeapStore)
-
-    def process(self, envelope, collector, coordinator):
-        self.heap.push(envelope.message, envelope.message)
-        if envelope.message % 10 == 3:
-            raise ValueError("told to")
-
-
-def test_a_message_that_fails_is_in_no_view():
-    keys = {"task.inputs": "mem.in", "task.error.process.policy": "skip", "stores.heap.factory": "heap"}
-    with TaskTestDriver(Ranking, keys | {"systems.mem.default.stream.samza.msg.serde": "json"}) as driver:
-        driver.send_batch("in", None, range(15))
-        ranked = [each.item for each in driver.store("heap").top(20)]
-        assert sorted(ranked) == [number for number in range(15) if number % 10 != 3]
