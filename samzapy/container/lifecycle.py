@@ -120,21 +120,26 @@ class Container:
                 raise TaskMigrated(lost) from failure
             raise
         except UnknownStream as failure:
-            committed = self._committed_of(failure)
+            named = self._named(failure)
             self.abandon()
-            if own := own_streams(self._builder.config).get(SystemStream(failure.system, failure.stream)):
-                raise UnknownStream(failure.system, failure.stream, own=own) from failure
-            if not committed or isinstance(failure, UnknownPartition):
+            if named is failure:
                 raise
-            raise InputDeleted(failure.system, failure.stream, committed) from failure
+            raise named from failure
         except BaseException:
             self.abandon()
             raise
 
-    def _committed_of(self, failure: UnknownStream) -> dict[int, int]:
-        stream = (failure.system, failure.stream)
+    def _named(self, failure: UnknownStream) -> UnknownStream:
+        """The failure with what is committed, if the stream is an input or the runtime's own."""
+        if isinstance(failure, UnknownPartition):
+            return failure
+        stream = SystemStream(failure.system, failure.stream)
         positions = [item for task in self._committed_positions().values() for item in task.items()]
-        return {ssp.partition: offset for ssp, offset in positions if ssp.system_stream == stream}
+        if own := own_streams(self._builder.config).get(stream):
+            places = ", ".join(sorted(f"{ssp}@{offset}" for ssp, offset in positions)) or "no positions"
+            return UnknownStream(*stream, own=f"{own} (committed are {places})")
+        committed = {ssp.partition: offset for ssp, offset in positions if ssp.system_stream == stream}
+        return InputDeleted(*stream, committed) if committed else failure
 
     def _committed_positions(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
         return self._loop.committer.committed if self._loop else {}
