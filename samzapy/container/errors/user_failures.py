@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from samzapy.api.envelope import ID_HEADER, Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -27,6 +28,7 @@ from samzapy.job.lease import LONGEST_LINE, LONGEST_TRACEBACK, MOST_HANDLED, Use
 from samzapy.plugins import is_installed
 from samzapy.strict_json import sendable
 
+T = TypeVar("T")
 Pair = tuple[bytes | None, bytes | None]
 
 _SAMZAPY = Path(__file__).resolve().parents[2]
@@ -208,6 +210,16 @@ class DeadLetters:
                 place = b"%d:%d" % (envelope.offset, number)  # a repeated letter belongs where the first one went
         headers.append((PREFIX + "traceback", whole_traceback(failure).encode(errors="replace")))
         return OutgoingRecord(self.stream.stream, key, value, partition_key=place, headers=headers)
+
+
+def made(kind: type[T], task_name: str) -> T:
+    """A new object of a class of the user. Raises TaskFailed naming the class, or samzapy's errors unchanged."""
+    try:
+        return kind()
+    except SamzapyError:
+        raise
+    except Exception as cause:
+        raise task_failed(task_name, f"{kind.__name__}()", cause) from cause
 
 
 def task_failed(

@@ -27,7 +27,7 @@ from samzapy.container.errors.recovery import (
     UndoJournal,
     interruptible_pause,
 )
-from samzapy.container.errors.user_failures import DeadLetters, HandledFailures
+from samzapy.container.errors.user_failures import DeadLetters, HandledFailures, made
 from samzapy.container.event_time.clock import EventClock, TaskTimers
 from samzapy.container.event_time.control_messages import ControlRecords, ControlSender
 from samzapy.container.inputs.inputs import RawRecords
@@ -135,7 +135,8 @@ class TaskBuilder:
 
         Raises ConfigError, UnknownStream.
         """
-        task, ids, journal, requests = self.kind(), self._output_ids(name), UndoJournal(), CoordinatorRequests()
+        task: AnyTask = made(self.kind, name)
+        ids, journal, requests = self._output_ids(name), UndoJournal(), CoordinatorRequests()
         if isinstance(task, (StreamTask, BatchTask)):
             in_turn = self._collector(name, start, should_stop, requests)
             user = UserSide(task, in_turn, self._visible(task, stores, journal), requests=requests)

@@ -101,12 +101,9 @@ def test_merged_keys_that_python_finds_equal_stay_apart_from_held_ones(job, tmp_
 
 
 @pytest.mark.parametrize("call", ["get", "delete", "prefix"])
-def test_none_is_no_key(store, call):
+def test_none_is_neither_key_nor_value(store, call):
     with pytest.raises(StoreError, match="store 's': key must not be None"):
         getattr(store, call)(None)
-
-
-def test_none_is_no_value(store):
     with pytest.raises(StoreError, match="store 's': value of key 'a' must not be None"):
         store.put("a", None)
 

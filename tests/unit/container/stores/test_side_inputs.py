@@ -38,6 +38,11 @@ class Failing(SideInputsProcessor):
         raise KeyError("rate") if message.key == "USD" else StoreCorrupted("a block")
 
 
+class Unmade(LatestRates):
+    def __init__(self):
+        raise KeyError("made")
+
+
 class RateTask(StreamTask, InitableTask, WindowableTask):
     """Notes what the store has for each message's key; its window ends the job once the store is as `wanted`."""
 
@@ -179,14 +184,15 @@ def test_a_crash_while_the_store_follows_processes_no_message_twice(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "error", "text"),
+    ("processor", "key", "error", "text"),
     [
-        ("USD", TaskFailed, r"^Partition 0/rates: processor at mem\.rates\[0\]@0: KeyError"),
-        ("GBP", StoreCorrupted, "^a block$"),
+        (Unmade, "USD", TaskFailed, r"^Partition 0/rates: Unmade\(\) failed: KeyError: 'made' .*test_side_inputs"),
+        (Failing, "USD", TaskFailed, r"^Partition 0/rates: processor at mem\.rates\[0\]@0: KeyError"),
+        (Failing, "GBP", StoreCorrupted, "^a block$"),
     ],
 )
-def test_a_processor_that_fails_ends_the_attempt_at_its_message(tmp_path, key, error, text):
-    job = RateJob(tmp_path, Failing)
+def test_a_processor_that_fails_ends_the_attempt_at_its_message(tmp_path, processor, key, error, text):
+    job = RateJob(tmp_path, processor)
     job.rate((key, 1))
     with pytest.raises(error, match=text):
         job.run()

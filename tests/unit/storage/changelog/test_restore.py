@@ -6,7 +6,7 @@ import pytest
 from rigs.store_rig import LOGGED, store_job
 
 from samzapy.api.engine import EngineSettings
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings, change_columns
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
@@ -167,8 +167,6 @@ def test_a_record_without_a_key_is_named():
 
 
 def store_config(**other):
-    from samzapy.api.stream import SystemStream
-
     return StoreConfig("s", "inmemory", "string", "json", changelog=SystemStream("log", "s"), **other)
 
 
