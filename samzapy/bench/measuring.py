@@ -22,15 +22,17 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
 
 from samzapy.bench.tasks import MARKS_KEY
-from samzapy.errors import SamzapyError
+from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError
 
 _LONGEST_STOP_S = 30.0
+_OF_ERRORS = {ConfigError.exit_code, EnvironmentFailure.exit_code}
 _REPORTED = frozenset({"start", "end", "cpu_s", "messages"})
 
 #: Seconds between two samples.
@@ -148,7 +150,12 @@ THIS_PROGRAM = Program()
 
 
 class MeasurementFailed(SamzapyError):
-    """Raised when the measured program failed or printed no report; the message ends with its last output."""
+    """Raised when the measured program failed or printed no report; the message ends with its last output. `exit_code`:
+    the program's, if it is that of a SamzapyError."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        self.exit_code = exit_code if exit_code in _OF_ERRORS else 1
+        super().__init__(message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +219,7 @@ def measure(command: Sequence[str], timeout_s: float | None = 600.0, program: Pr
         except BaseException as cause:
             _end(process)
             if isinstance(cause, subprocess.TimeoutExpired):
-                raise MeasurementFailed(f"{' '.join(command)}: not done after {timeout_s:.0f} s") from cause
+                raise MeasurementFailed(f"{_shown(command)}: not done after {timeout_s:.0f} s") from cause
             raise
         finally:
             tree.stop()
@@ -221,8 +228,13 @@ def measure(command: Sequence[str], timeout_s: float | None = 600.0, program: Pr
         lines, said = output.read().splitlines(), errors.read()
     if code or not lines:
         ending = " | ".join((said.splitlines() or lines)[-5:])
-        raise MeasurementFailed(f"{' '.join(command)}: exit code {code}: {ending}")
+        raise MeasurementFailed(f"{_shown(command)}: exit code {code}: {ending}", code)
     return _measurement(_report(command, lines[-1]), tree)
+
+
+def _shown(command: Sequence[str]) -> str:
+    """A command line up to the keys of the job, which may be secrets."""
+    return " ".join(takewhile(lambda part: part != "--config", command))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -246,7 +258,7 @@ def _report(command: Sequence[str], line: str) -> Mapping[str, Any]:
         report = json.loads(line)
         if isinstance(report, dict) and report.keys() >= _REPORTED:
             return report
-    raise MeasurementFailed(f"{' '.join(command)}: its last line of output is no report: {line[:200]}")
+    raise MeasurementFailed(f"{_shown(command)}: its last line of output is no report: {line[:200]}")
 
 
 def _measurement(report: Mapping[str, Any], tree: ProcessTree) -> Measurement:
@@ -282,7 +294,9 @@ def measure_job(
     """
     with tempfile.TemporaryDirectory(prefix="samzapy-bench-") as folder:
         config = {**(overrides or {}), MARKS_KEY: str(marks or Path(folder) / "marks")}
-        command = ["-m", "samzapy.bench.child", str(Path(job).absolute()), "--runner", runner]
+        # A pipeline, as module:name, is no file.
+        file = Path(job).absolute()
+        command = ["-m", "samzapy.bench.child", str(file if file.exists() else job), "--runner", runner]
         command += [part for key, value in config.items() for part in ("--config", f"{key}={value}")]
         command += ["--endless"] if endless else []
         return measure(command, timeout_s, program)

@@ -171,8 +171,6 @@ def submit(
     on_top = {_key(name): _text(name, value) for name, value in (overrides or {}).items()}
     source: Mapping[str, str] | Path | str
     if isinstance(job, Pipeline):
-        if task is not None:
-            raise ConfigError.of("task", task.__name__, "a pipeline is a task itself: leave one of them out")
         source, task = job.plan.keys(on_top), job.task
     elif isinstance(job, Mapping):
         source = {str(key): _text(str(key), value) for key, value in job.items()}

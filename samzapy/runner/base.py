@@ -14,6 +14,7 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.status import JobStatus
+from samzapy.errors import EnvironmentFailure
 from samzapy.job.planner import JobModel
 from samzapy.runner.stopping import StopSwitch
 
@@ -22,9 +23,18 @@ from samzapy.runner.stopping import StopSwitch
 TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
 
 
+def given_token() -> str:
+    """The token that acts, of the environment; empty for none. The line end of a file around it does not count. Raises
+    EnvironmentFailure for a text that no header takes."""
+    given = os.environ.get(TOKEN, "").strip()
+    if not given.isascii() or not given.isprintable():
+        raise EnvironmentFailure(f"{TOKEN}: expected one line of ASCII characters, e.g. that of `openssl rand -hex 32`")
+    return given
+
+
 def run_token() -> str:
     """The token that acts, for a run that starts now."""
-    return os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+    return given_token() or secrets.token_urlsafe(32)
 
 
 class StartableJob(ABC):

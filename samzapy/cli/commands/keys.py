@@ -50,13 +50,11 @@ def rules() -> None:
 @metrics.command()
 def token() -> None:
     """Print the token that reads, for runs with this SAMZAPY_TOKEN: the `authorization.credentials` of Prometheus."""
-    import os
-
     from samzapy.coordinator.server import Tokens
     from samzapy.errors import EnvironmentFailure
-    from samzapy.runner.base import TOKEN
+    from samzapy.runner.base import TOKEN, given_token
 
-    given = os.environ.get(TOKEN)
+    given = given_token()
     if not given:
         raise EnvironmentFailure(f"{TOKEN} is not set, so each run draws its own token: set it for the run and here")
     click.echo(Tokens(given).read)

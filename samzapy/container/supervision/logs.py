@@ -381,7 +381,8 @@ class PageAddress:
         """Keep the address instead of an earlier run's, empty for no page. Where that cannot be, it is in the log
         alone."""
         try:
-            self._path.unlink(missing_ok=True)
+            if self._path.exists():  # not below a folder that is none
+                self._path.unlink(missing_ok=True)
             if not address:
                 return
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,11 +74,14 @@ def launch(
             start_new_session=True,
         )
     deadline = SYSTEM_CLOCK.monotonic() + _START_S
-    while _SAYS[role] not in log.read_text("utf-8", "replace"):
-        if started.poll() is not None or SYSTEM_CLOCK.monotonic() > deadline:
-            started.kill()
-            raise EnvironmentFailure(f"Spark's {role.partition('.')[0]} did not start, see {log}")
-        time.sleep(_POLL_S)
+    with ExitStack() as unfinished:
+        # Nothing else knows the process: after a Ctrl-C it would keep the port.
+        unfinished.callback(started.kill)
+        while _SAYS[role] not in log.read_text("utf-8", "replace"):
+            if started.poll() is not None or SYSTEM_CLOCK.monotonic() > deadline:
+                raise EnvironmentFailure(f"Spark's {role.partition('.')[0]} did not start, see {log}")
+            time.sleep(_POLL_S)
+        unfinished.pop_all()
     return started
 
 

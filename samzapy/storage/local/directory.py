@@ -36,7 +36,10 @@ _STANDBY = re.compile(r"\.standby-[0-9]+\Z")
 #: `.checkpoint-<id>`, `.downloading`: files of a snapshot during its upload or download. A killed process leaves them.
 _CHECKPOINT = re.compile(r"\.checkpoint-[0-9a-f]{32}\Z")
 TEMPORARY = re.compile(rf"{_CHECKPOINT.pattern}|\.downloading\Z")
-_REMEDY = "set job.logged.store.base.dir to a folder that can be written"
+_REMEDY = (
+    "set job.logged.store.base.dir (job.non-logged.store.base.dir for a store without a changelog) to a folder that "
+    "can be written"
+)
 _BESIDE = (REFUSED, ORPHANED, _STANDBY, TEMPORARY)
 
 

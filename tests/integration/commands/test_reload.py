@@ -81,6 +81,10 @@ def test_a_changed_task_starts_again_with_its_state(folder):
         assert process.wait(timeout=60) == 0
 
 
-def test_only_a_local_run_starts_again(folder):
-    done = CliRunner().invoke(cli, ["run", "job.properties", "--reload"])
-    assert (done.exit_code, "add --runner local" in done.stderr) == (2, True)
+@pytest.mark.parametrize(
+    ("options", "told"), [(["--reload"], "add --runner local"), (["--master", "local"], "leave out")]
+)
+def test_only_a_local_run_starts_again_and_it_takes_no_master(folder, options, told):
+    runner = [] if "--reload" in options else ["--runner", "local"]
+    done = CliRunner().invoke(cli, ["run", "job.properties", *runner, *options])
+    assert (done.exit_code, told in done.stderr) == (2, True)

@@ -47,8 +47,10 @@ def test_cpu_of_child_processes_counts():
 
 
 def test_a_program_that_fails_is_no_measurement():
-    with pytest.raises(MeasurementFailed, match=r"exit code 3: no broker"):
-        measure(["-c", "import sys; print('no broker', file=sys.stderr); sys.exit(3)"])
+    program = "import sys; print('no broker', file=sys.stderr); sys.exit(3)"
+    with pytest.raises(MeasurementFailed, match=r"exit code 3: no broker") as caught:
+        measure(["-c", program, "--config", "my.password=hunter2"])
+    assert (caught.value.exit_code, "hunter2" in str(caught.value)) == (3, False)
 
 
 @pytest.mark.parametrize("line", ["good bye", "3", '{"messages": 3}'])
@@ -82,7 +84,10 @@ def test_a_program_over_its_time_is_killed_with_its_descendants(deaf, monkeypatc
 
 CHATTY = """
 import atexit
-from samzapy import StreamTask
+from samzapy import Pipeline, StreamTask
+
+pipeline = Pipeline("peeking")
+pipeline.stream("local.in").peek(print)
 
 
 class Chatty(StreamTask):
@@ -110,8 +115,11 @@ def chatty(tmp_path):
     return tmp_path / "job.properties"
 
 
-def test_what_a_task_prints_is_no_part_of_the_report(chatty):
+def test_what_a_task_prints_is_no_part_of_the_report(chatty, monkeypatch):
     assert measure_job(chatty).messages == 10
+    monkeypatch.chdir(chatty.parent)
+    keys = {"systems.local.samza.factory": "local", "systems.local.path": "log.db"}
+    assert measure_job("chatty:pipeline", keys).messages == 10
 
 
 def test_the_failure_of_a_task_that_prints_is_told(chatty):

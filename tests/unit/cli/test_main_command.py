@@ -81,11 +81,6 @@ def test_a_completion_after_a_misspelt_command_shows_no_error(samzapy, monkeypat
     assert samzapy()[::2] == (0, "")
 
 
-def test_a_local_run_takes_no_master(samzapy):
-    code, _, errors = samzapy("run", "job.properties", "--runner", "local", "--master", "local[2]")
-    assert (code, "leave out --runner local, or --master" in errors) == (2, True)
-
-
 PRINTING = """\
 import samzapy
 print("imported")

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from rich.progress import Progress
 
 from samzapy.cli.output import JSON, json_text, line_on, status_console, table
-from samzapy.errors import counted
 
 
 def test_without_a_terminal_columns_are_plain_and_never_cut(capsys):
@@ -37,16 +36,8 @@ def test_with_the_option_json_each_table_is_a_line(columns, rows):
 
     lines = [json.loads(line) for line in CliRunner().invoke(show, ["--json"]).stdout.splitlines()]
     assert lines == [{"table": "Streams", "rows": rows}, {"table": "Stores", "rows": []}]
-    assert CliRunner().invoke(show).stdout.startswith("Streams\n")
-
-
-def test_one_of_something_is_singular():
-    assert [counted(number, "commit") for number in (0, 1, 1_200)] == ["0 commits", "1 commit", "1,200 commits"]
-
-
-def test_no_rows_are_none(capsys):
-    table("Stores", ("store",), [])
-    assert capsys.readouterr().out == "Stores\n  none\n\n"
+    output = CliRunner().invoke(show).stdout
+    assert (output[:8], output[-15:]) == ("Streams\n", "Stores\n  none\n\n")
 
 
 def test_json_has_null_for_what_is_not_a_number_and_plain_numbers_for_those_of_libraries():

@@ -60,10 +60,7 @@ def test_keys_of_plug_ins_that_are_not_ours_are_left_alone(load):
     [
         "job.factory.class",
         "yarn.package.path",
-        "task.opts",
-        "job.coordinator.system",
         "task.callback.watermark.timeout.ms",
-        "app.runner.class",
         "stores.s.backup.factories",
         "cluster-manager.container.memory.mb",
         "task.transactional.state.restore.enabled",

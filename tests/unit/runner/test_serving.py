@@ -14,6 +14,7 @@ from samzapy.coordinator.service import Addresses
 from samzapy.coordinator.status import ContainerStatus
 from samzapy.coordinator.views import are_ready, job_series
 from samzapy.coordinator.wire import JobSpec
+from samzapy.errors import EnvironmentFailure
 from samzapy.job.lease import NO_FACTS, ContainerReport, Facts, PartitionLag
 from samzapy.metrics.registry import as_text
 from samzapy.runner.base import run_token
@@ -122,8 +123,11 @@ def test_metrics_need_a_token(service):
 
 
 def test_the_token_of_the_environment_is_taken_and_else_one_is_drawn(monkeypatch):
-    monkeypatch.setenv("SAMZAPY_TOKEN", "given")
+    monkeypatch.setenv("SAMZAPY_TOKEN", "given\n")
     assert run_token() == "given"
+    monkeypatch.setenv("SAMZAPY_TOKEN", "two\nlines")
+    with pytest.raises(EnvironmentFailure, match="SAMZAPY_TOKEN: expected one line of ASCII characters, "):
+        run_token()
     monkeypatch.delenv("SAMZAPY_TOKEN")
     assert len(run_token()) > 30
     assert run_token() != run_token()

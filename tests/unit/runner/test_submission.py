@@ -110,11 +110,6 @@ def test_a_wrong_argument_is_named(arguments, message):
     assert str(caught.value).startswith(message)
 
 
-def test_a_pipeline_takes_no_task_besides():
-    with pytest.raises(ConfigError, match="task: a pipeline is a task itself: leave one of them out, got 'StreamTask'"):
-        samzapy.submit(samzapy.Pipeline("views"), StreamTask)
-
-
 def test_a_module_that_runs_a_job_at_its_import_is_refused(place):
     (place / "running.py").write_text("import samzapy\nsamzapy.run('job.properties', runner='local')\n")
     with pytest.raises(ConfigError, match="do so below if __name__ == '__main__':"):

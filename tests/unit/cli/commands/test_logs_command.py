@@ -29,13 +29,6 @@ def logs(samzapy, tmp_path):
     return folder
 
 
-def test_the_log_of_a_driver_is_printed_with_the_files_that_were_rotated_first(samzapy, logs):
-    (logs / "driver.log.2").write_text("first\n")
-    (logs / "driver.log.1").write_text("second\n")
-    (logs / "driver.log").write_text("third\n")
-    assert samzapy("logs", "job.properties")[1].splitlines() == ["first", "second", "third"]
-
-
 def test_files_beside_a_log_that_it_did_not_rotate_are_left_out(samzapy, logs):
     for suffix in ("1.gz", "old", "1~", "07", "gz.1", "\u00b2"):
         (logs / f"driver.log.{suffix}").write_text("of another program\n")
