@@ -147,6 +147,8 @@ class _Extreme(Monoid[T | None]):
     def plus(self, left: T | None, right: T | None) -> T | None:
         if left is None or right is None:
             return right if left is None else left
+        if isinstance(left, list) and isinstance(right, tuple):  # a store gives a tuple back as a list
+            left = tuple(left)  # type: ignore[assignment]
         total: T = self._chosen(left, right)
         return total
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from samzapy.operators import folds
 from samzapy.operators.folds import Aggregation, grouped
-from samzapy.pipeline.functions import Batch, Expression, form_of
+from samzapy.pipeline.functions import Batch, Expression, form_of, unnamed
 from samzapy.pipeline.step import Opening, Receive, Step
 
 #: What of a message a fold takes: a function of its content, such as `field("size")`, or None for the content.
@@ -31,6 +32,10 @@ class Part:
             values = value.of_all(messages)
         else:
             values = messages if value is None else [value(message) for message in messages]
+        if isinstance(self.fold, _Items | folds.Collect | folds.Top | folds.Min | folds.Max) and (
+            kind := unnamed(values)
+        ):
+            raise TypeError(f"an object of {kind.__name__} would come back as a dict: aggregate a plain value of it")
         return self.fold.add_all(accumulated, values)
 
 
@@ -48,13 +53,12 @@ class _Items(Aggregation):
         return self.add_all(accumulated, (value,))
 
     def add_all(self, accumulated: list[Any], values: Sequence[Any]) -> list[Any]:
-        return list(dict.fromkeys([*accumulated, *values]))
+        # A store gives a tuple back as a list.
+        held = [tuple(item) if type(item) is list else item for item in accumulated]
+        return list(dict.fromkeys([*held, *values]))
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
         return self.add_all(one, other)
-
-    def result(self, accumulated: list[Any]) -> list[Any]:
-        return list(accumulated)  # whoever gets it may change it
 
 
 def Count() -> Part:  # noqa: N802  # a constructor for its users
@@ -141,16 +145,17 @@ class Named(Aggregation):
 
     def result(self, accumulated: list[Any]) -> dict[str, Any]:
         values = zip(self._parts.items(), accumulated, strict=True)
-        return {name: part.fold.result(item) for (name, part), item in values}
+        # Whoever gets it may change it.
+        return {name: copy(part.fold.result(item)) for (name, part), item in values}
 
 
 class Reduced(Aggregation):
-    """A fold without a beginning: `function(accumulated, value)`, from the first value on."""
+    """A fold without a beginning: `function(accumulated, value)`, from the first value on. It may change the first."""
 
     def __init__(self, function: Callable[[Any, Any], Any], kind: Any = None, *, plain: bool = False) -> None:
         """`kind`: the class of the values, which are kept in plain form. `plain`: so is the result."""
-        self._function, self._plain = function, plain
-        self._form = form_of(kind)
+        self._function, self._form = function, form_of(kind)
+        self._result = deepcopy if plain or kind is None else self._form.from_plain
 
     @property
     def name(self) -> str:
@@ -160,15 +165,20 @@ class Reduced(Aggregation):
         return None
 
     def add(self, accumulated: Any, value: Any) -> Any:
-        form = self._form
-        return form.to_plain(value if accumulated is None else self._function(form.from_plain(accumulated), value))
+        # Others have the value, too.
+        return self._form.to_plain(deepcopy(value)) if accumulated is None else self._of(accumulated, value)
 
     def merge(self, one: Any, other: Any) -> Any:
-        form = self._form
-        return form.to_plain(self._function(form.from_plain(one), form.from_plain(other)))
+        return self._of(one, self._form.from_plain(other))
+
+    def _of(self, accumulated: Any, value: Any) -> Any:
+        result = self._function(self._form.from_plain(accumulated), value)
+        if result is None:
+            raise TypeError("reduce: its function returned None: return the accumulated value")
+        return self._form.to_plain(result)
 
     def result(self, accumulated: Any) -> Any:
-        return accumulated if self._plain else self._form.from_plain(accumulated)
+        return self._result(accumulated)
 
 
 @dataclass(eq=False, kw_only=True)

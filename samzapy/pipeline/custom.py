@@ -20,8 +20,7 @@ from samzapy.pipeline.step import TIMERS, Opening, Receive, Step, StoreNeed
 
 
 class Handle:
-    """What a `process` function works with: the key and the event time of the message at hand, a state, timers. Valid
-    during the call only."""
+    """What a `process` function works with, during its call: the message's key and event time, a state, timers."""
 
     def __init__(self, state: KeyValueStore[str, Any], timers: Any, step: str) -> None:
         self._state = state
@@ -131,9 +130,8 @@ class Deduplicate(Step):
 class Lookups(Step):
     """Asks somebody outside for each message: `function(message)`, several at a time, in the order of the messages.
 
-    A coroutine function runs on an event loop, any other in threads. A failed call is repeated `retry` times, and then
-    is the message's failure. `cache_ms`: results are kept by `key(message)` in a store for so long, so a restart asks
-    nobody again; only plain results can be kept.
+    A coroutine function runs on an event loop, any other in threads. A call that has failed `retry` more times is the
+    message's failure. `cache_ms`: a store keeps plain results by `key(message)` for so long, also over a restart.
     """
 
     kind: ClassVar[str] = "map-async"
@@ -176,32 +174,20 @@ class Lookups(Step):
         return [receive]
 
     def _asker(self, task: Opening) -> Callable[[Sequence[Any]], list[Any]]:
-        pace = Pace(self.per_second)
-        pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix=f"samzapy-{self.name}")
-        task.closers.append(lambda: pool.shutdown(wait=False, cancel_futures=True))
-        if inspect.iscoroutinefunction(self.function):
-            loop = asyncio.new_event_loop()
-            task.closers.append(loop.close)
-            wait = loop.run_until_complete  # in the pool: this thread may be in a notebook's loop
-            return lambda messages: pool.submit(lambda: wait(self._all_of(messages, pace))).result()
+        pace, loop = Pace(self.per_second), asyncio.new_event_loop()
+        pool = ThreadPoolExecutor(self.concurrency + 1, thread_name_prefix=f"samzapy-{self.name}")
+        task.closers += [lambda: pool.shutdown(wait=False, cancel_futures=True), loop.close]
 
-        def one(message: Any) -> Any:
-            for left in range(self.retry, -1, -1):
-                time.sleep(pace.wait_s())
-                try:
-                    return self.function(message)
-                except Exception:
-                    if not left:
-                        raise
-            raise AssertionError
+        async def answer(message: Any) -> Any:
+            if inspect.iscoroutinefunction(self.function):
+                return await self.function(message)
+            result = await loop.run_in_executor(pool, self.function, message)
+            return await result if inspect.isawaitable(result) else result
 
-        def every(messages: Sequence[Any]) -> list[Any]:
-            waiting = [pool.submit(one, message) for message in messages]
-            return [item.result(self.timeout_s) for item in waiting]
+        wait = loop.run_until_complete  # in the pool: this thread may be in a notebook's loop
+        return lambda messages: pool.submit(lambda: wait(self._all_of(answer, messages, pace))).result()
 
-        return every
-
-    async def _all_of(self, messages: Sequence[Any], pace: Pace) -> list[Any]:
+    async def _all_of(self, answer: Callable[[Any], Awaitable[Any]], messages: Sequence[Any], pace: Pace) -> list[Any]:
         places = asyncio.Semaphore(self.concurrency)
 
         async def one(message: Any) -> Any:
@@ -209,8 +195,10 @@ class Lookups(Step):
                 for left in range(self.retry, -1, -1):
                     await asyncio.sleep(pace.wait_s())
                     try:
-                        return await asyncio.wait_for(self.function(message), self.timeout_s)
-                    except Exception:
+                        return await asyncio.wait_for(answer(message), self.timeout_s)
+                    except Exception as failure:
+                        if not left and isinstance(failure, asyncio.TimeoutError) and not failure.args:
+                            raise TimeoutError(f"no answer within timeout={self.timeout_s:g} s") from failure
                         if not left:
                             raise
                 raise AssertionError

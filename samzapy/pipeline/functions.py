@@ -113,8 +113,7 @@ def returned_by(function: Callable[..., Any]) -> Any:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The field that a function reads, for the names of steps: `page` for `lambda view: view.page`; `key` if it does
-    more than that."""
+    """The one field that a function reads, for names of steps: `page` of `lambda view: view.page`; else `key`."""
     if isinstance(function, Expression):
         return function.text if function.text.isidentifier() else "key"
     code = getattr(function, "__code__", None)
@@ -145,8 +144,7 @@ def selected(batch: Batch, wanted: Sequence[Any]) -> Batch:
 
 
 def made_of(batch: Batch, rows: Sequence[tuple[int, Any, Any]]) -> Batch:
-    """Other messages in place of a batch's: of each row, with the place of the message that it comes from, the key and
-    the content."""
+    """Other messages in place of a batch's: rows of the place of the message that each comes from, key, content."""
     built = picked(batch, [place for place, _, _ in rows])
     return with_columns(built, keys=[key for _, key, _ in rows], messages=[message for _, _, message in rows])
 
@@ -175,14 +173,18 @@ _AS_IT_IS = PlainForm(lambda item: item, lambda item: item, str, None)
 
 def refuse_unnamed(batch: Batch) -> None:
     """Raises TypeError for objects of a class that nobody has named: they would come back as dicts."""
-    for kind in set(map(type, batch.messages)) - _PLAIN:
-        if any(hasattr(kind, mark) for mark in _CLASSES):
-            place = next(at for at, item in enumerate(batch.messages) if type(item) is kind)
-            name = kind.__name__
-            raise TypeError(
-                f"{batch[place].position}: an object of {name} would come back as a dict: name the class in the step "
-                f"that makes it, with value_type={name} or as the annotation of its function"
-            )
+    if kind := unnamed(batch.messages):
+        place, name = list(map(type, batch.messages)).index(kind), kind.__name__
+        raise TypeError(
+            f"{batch[place].position}: an object of {name} would come back as a dict: name the class in the step "
+            f"that makes it, with value_type={name} or as the annotation of its function"
+        )
+
+
+def unnamed(values: Sequence[Any]) -> type | None:
+    """A class of the values whose objects come back as dicts from a store of plain values; None for none."""
+    kinds = set(map(type, values)) - _PLAIN
+    return next((kind for kind in kinds if any(hasattr(kind, mark) for mark in _CLASSES)), None)
 
 
 def refuse_null_keys(batch: Batch, keys: Sequence[Any], who: str) -> None:

@@ -35,13 +35,7 @@ class Pipeline:
     """A job of several steps.
 
         pipeline = Pipeline("page-views")
-        (
-            pipeline.stream("kafka.page-views", PageView)
-            .key_by(lambda view: view.page)
-            .window(Tumbling("1m"))
-            .aggregate(views=Count())
-            .to("kafka.page-view-counts")
-        )
+        pipeline.stream("kafka.page-views", PageView).key_by(lambda view: view.page).count().to("kafka.page-view-counts")
 
     Functions of messages get the content, or key and content if they take two parameters. Run it like a task: by
     `app.class=module:pipeline` in a job file, `samzapy run module:pipeline`, or `samzapy.run(pipeline)`.
@@ -78,6 +72,8 @@ class Pipeline:
         for step in self._steps:
             if step.kind == Late.kind and step.inputs[0].kind != Windows.kind:
                 raise ConfigError.of(step.name, None, "late() needs an aggregation of its windows, such as count()")
+            if isinstance(step, To | ToSink | Through) and step.inputs[0].is_everywhere:
+                raise ConfigError.of(step.name, None, "each task would send all rows of a table that is everywhere")
             if isinstance(step, Aggregate):
                 step.is_last = step not in followed
             if isinstance(step, Through):
@@ -103,8 +99,7 @@ class Pipeline:
         return self.plan.explain()
 
     def add(self, step: Step, name: str) -> Any:
-        """Add a step under a name, with a number behind it if that is taken. Raises ValueError for an input that is
-        another pipeline's."""
+        """Add a step under a name, numbered if that is taken. Raises ValueError for another pipeline's input."""
         if "plan" in vars(self):
             raise RuntimeError(f"pipeline '{self.name}' has been run or explained: it takes no more steps")
         if foreign := [item.name for item in step.inputs if item not in self._steps]:
@@ -165,8 +160,7 @@ class Stream(_Flow):
         return self.then(Filter(inputs=(self.step,), function=predicate, value_type=self.step.value_type))
 
     def map(self, function: Callable[..., Any], value_type: Any = None) -> Stream:
-        """`function` of each message, under the same key. `value_type`: the class of the results; by default the one
-        that the function's annotation names."""
+        """`function` of each message, under the same key. `value_type`: their class, by default the annotated one."""
         kind = value_type if value_type is not None else returned_by(function)
         return self.then(Map(inputs=(self.step,), function=function, value_type=kind))
 
@@ -183,8 +177,7 @@ class Stream(_Flow):
         return self.then(Peek(inputs=(self.step,), function=function, value_type=self.step.value_type))
 
     def key_by(self, function: Callable[..., Any], *, name: str = "") -> Stream:
-        """The messages under another key, as text. What needs equal keys together sends them through a stream of the
-        job, `PIPELINE-by-FIELD`."""
+        """The messages under another key, as text. A step with state sends them through `PIPELINE-by-FIELD`."""
         path = check_name("name of a step", name) if name else f"by-{name_of(function)}"
         step = KeyBy(inputs=(self.step,), function=function, value_type=self.step.value_type)
         self.pipeline.add(step, path)
@@ -329,10 +322,11 @@ class Stream(_Flow):
         on_timer: Callable[[Handle], object] | None = None,
         name: str = "",
     ) -> Stream:
-        """The way down: `function(message, handle)`, with a state by key and timers; `handle.send` passes messages
-        on."""
+        """The way down: `function(message, handle)`, with a state and timers; `handle.send` passes messages on."""
         keyed = self.together()
-        return keyed.then(Process(inputs=(keyed.step,), function=function, on_timer=on_timer), name)
+        result = keyed.then(Process(inputs=(keyed.step,), function=function, on_timer=on_timer), name)
+        result.keyed = False  # it may send under other keys
+        return result
 
     def map_async(
         self,
@@ -349,6 +343,8 @@ class Stream(_Flow):
         """Ask somebody outside for each message: `function(message)`, a coroutine function or any other, `concurrency`
         calls at a time, in the order of the messages. `rate_limit`: calls per second and task. `cache`: results are
         kept so long, by key or `key(message)`, also over a restart."""
+        if concurrency < 1 or retry < 0 or (rate_limit is not None and rate_limit <= 0):
+            raise ValueError("map_async: concurrency is at least 1, retry at least 0, and rate_limit more than 0")
         step = Lookups(
             inputs=(self.step,),
             function=function,
@@ -368,8 +364,7 @@ class Stream(_Flow):
         return Table(self.pipeline, self.pipeline.add(step, path), path)
 
     def sink(self, sink: Callable[[], Sink], write: Callable[[Any, Any, Any], object]) -> None:
-        """Write to a sink, such as `SqlSink`: `write(sink, key, message)` for each message, in the sink's transaction.
-        `sink()` makes it, once per task."""
+        """`write(sink, key, message)` each message, in the transaction of `sink()`, such as `SqlSink`, of the task."""
         self.pipeline.add(ToSink(inputs=(self.step,), sink=sink, write=write), f"{self.path}-sink")
 
 

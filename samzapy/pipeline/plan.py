@@ -63,8 +63,7 @@ class Plan:
 
     @cached_property
     def direct(self) -> frozenset[Step]:
-        """The sources that take the messages of a `Through` at once in a job of one task. A message without a position
-        gets one from the stream."""
+        """The sources that take messages with positions of a `Through` at once, in a job of one task."""
         read = Counter(source.stream for source in self.sources)
         return frozenset(
             source
@@ -169,8 +168,7 @@ class Plan:
         return f"{self.sources[0].stream.system}.{self.name}-{store}-changelog"
 
     def explain(self) -> str:
-        """The steps in columns: name, what it does, how, its inputs, its stores. `rows`: the user's code is called per
-        message; `columns`: it is not."""
+        """The steps in columns. `rows`: the user's code is called per message; `columns`: it is not."""
         rows = [("step", "does", "works on", "reads", "keeps")]
         for step in self.steps:
             way = "columns" if step.is_batched else "rows"
@@ -185,8 +183,7 @@ class Plan:
 
     @property
     def picture(self) -> list[dict[str, object]]:
-        """The steps as plain values, for a picture: `name`, `kind`, `about` (a line), the names of `inputs` and
-        `stores`, and the `stream` that the step reads or writes, empty if there is none."""
+        """The steps as plain values, for a picture. `stream`: what the step reads or writes, empty for none."""
         return [
             {
                 "name": step.name,

@@ -143,8 +143,7 @@ class Port:
     """One input of a step that follows event time: its partitions under names of their own.
 
     Several steps may read one partition, so a port names its partitions after the step. A join identifies a message by
-    its partition and offset. Several messages of a step may come from one offset, also on several ways, so `numbered`
-    numbers those of one offset. All of them come within one call of the task.
+    its partition and offset, so `numbered` numbers those of one offset. All of them come within one call of the task.
     """
 
     #: The most messages that a step may make of one.
@@ -209,9 +208,8 @@ class Opening:
         own_streams: frozenset[SystemStream],
         direct: Collection[Step],
     ) -> None:
-        """`origins`: for each step, the partitions that its messages come from, of the task's inputs and of steps that
-        keep time. `own_streams`: the streams that connect steps of the job. `direct`: the sources of such streams
-        that take the messages of a `Through` at once."""
+        """`origins`: the partitions that each step's messages come from, of inputs and of steps that keep time.
+        `own_streams`: those that connect steps. `direct`: their sources that take messages of a `Through` at once."""
         self.context = context
         self.origins = origins
         self.direct = direct

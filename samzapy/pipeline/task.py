@@ -25,10 +25,12 @@ from samzapy.api.task import ClosableTask, CopartitionedTask, InitableTask, Time
 from samzapy.config.reading.keys import Reader
 from samzapy.config.task import TaskConfig
 from samzapy.errors import StoreError
+from samzapy.operators.folds import grouped
 from samzapy.pipeline.functions import Batch
 from samzapy.pipeline.plan import STEPS, Plan
 from samzapy.pipeline.stateless import Merge, Through, To
 from samzapy.pipeline.step import OF_STEP, Opening, Receive, Step, clock_of
+from samzapy.pipeline.tables import Lookup
 
 logger = logging.getLogger(__name__)
 
@@ -110,20 +112,22 @@ class PipelineTask(
             close()
 
     def _has_ids_of_several(self, context: Context) -> bool:
-        """Whether outputs with ids may come from several messages. Batches end elsewhere after a crash: with them such
-        outputs would have other ids."""
+        """Whether outputs with ids may come from several messages: after a crash other batches give other ids."""
         has_ids = Reader(context.job.config).value(TaskConfig, "guarantee").outputs_have_ids
         return has_ids and any(isinstance(step, To) and step.follows_state for step in self.plan.steps)
 
     def _has_ways_that_meet(self) -> bool:
-        """Whether messages of one partition meet again behind a branch: by batches they would come out of order."""
-        origins = self._opening.origins
-        merges = [step for step in self.plan.steps if isinstance(step, Merge)]
-        return any(len(origins[item]) < sum(len(origins[parent]) for parent in item.inputs) for item in merges)
+        """Whether messages of a partition meet again, in a step or an output: by batches, not in their order."""
+        meetings: list[Sequence[Step]] = [step.inputs for step in self.plan.steps if isinstance(step, Merge | Lookup)]
+        outputs = grouped((step.stream, step.inputs[0]) for step in self.plan.steps if isinstance(step, To))
+        for steps in [*meetings, *outputs.values()]:
+            origins = [self._opening.origins[step] for step in steps]
+            if len(frozenset().union(*origins)) < sum(map(len, origins)):
+                return True
+        return False
 
     def _end(self) -> bool:
-        """Finish the steps whose inputs have ended, and let the next `window` send their ends; returns whether there
-        are any."""
+        """Finish the steps whose inputs have ended; returns whether the next `window` has to send their ends."""
         for clock in self._clocks:
             if not clock.ended and self._has_ended(clock.step):
                 clock.ended = True
@@ -167,8 +171,7 @@ class PipelineTask(
         return None if not times or None in times else min(times)  # type: ignore[type-var]
 
     def _check_steps(self, context: Context) -> None:
-        """Compare the steps with those of the job's earlier runs, and remember them. The first task reports steps that
-        have lost or gained their state."""
+        """Compare the steps with those of earlier runs, and remember them; the first task reports the changes."""
         wanted = self.plan.signatures
         if not wanted:
             return

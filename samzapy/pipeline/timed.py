@@ -13,12 +13,15 @@ from typing import Any, ClassVar
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.operators.event_time import Duration
+from samzapy.operators.folds import Fold
 from samzapy.operators.joins import AsOfJoin, Joined, StreamStreamJoin, TimeRules, Within
 from samzapy.operators.windows import EventTimeWindows, OnClose, WindowDefinition, WindowedAggregation, WindowResult
+from samzapy.operators.windows.per_key import Sliding
 from samzapy.operators.windows.windows import Emission
 from samzapy.pipeline.aggregates import Folding, Named
-from samzapy.pipeline.functions import Batch
+from samzapy.pipeline.functions import Batch, form_of
 from samzapy.pipeline.step import Opening, Port, Receive, Step, clock_of, ignore
+from samzapy.serializers.typed import PlainForm
 
 
 @dataclass(eq=False, kw_only=True)
@@ -38,6 +41,10 @@ class Windows(Folding):
         return self.late is not None or super().reads_contents
 
     @property
+    def keeps_messages(self) -> bool:
+        return super().keeps_messages or (isinstance(self.definition, Sliding) and super().reads_contents)
+
+    @property
     def signature(self) -> str:
         return f"{self.kind} {self.definition.name} {self.fold.name}"
 
@@ -50,12 +57,16 @@ class Windows(Folding):
         results: list[WindowResult] = []
         late: list[IncomingMessageEnvelope] = []
         emit_late = None if self.late is None else task.emitters[self.late]
+        fold, form, plain = self.fold, form_of(self.inputs[0].value_type), None
+        if isinstance(self.definition, Sliding):  # their store keeps what they fold
+            plain = form.to_plain if self.keeps_messages else (lambda _: 0)
+            fold = self._of_plain(form) if self.keeps_messages else fold
         windows = EventTimeWindows(
             task.seen_by([port], {}),
             self.name,
             WindowedAggregation(
                 self.definition,
-                self.fold,
+                fold,
                 lambda result, _: results.append(result),
                 late=None if emit_late is None else late.append,
                 emit=self.emission,
@@ -87,7 +98,7 @@ class Windows(Folding):
         def receive(batch: Batch) -> None:
             results.clear()  # what a failed call has left
             late.clear()
-            windows.add_all(port.renamed(batch), task.collector)
+            windows.add_all(port.renamed(batch), task.collector, value=plain)
             flush(batch.offsets[-1])
 
         def advance() -> None:
@@ -102,6 +113,10 @@ class Windows(Folding):
         task.follow(port, windows.mark)
         clock = task.timed(self, advance, finish)
         return [receive]
+
+    def _of_plain(self, form: PlainForm) -> Fold:
+        fold = self.fold
+        return Fold(fold.init, lambda total, item: fold.add(total, form.from_plain(item)), None, fold.result, fold.name)
 
 
 @dataclass(eq=False, kw_only=True)

@@ -7,7 +7,7 @@ import pydantic
 import pytest
 
 from samzapy.errors import TaskFailed
-from samzapy.pipeline import Collect, Count, Pipeline, Tumbling, Within
+from samzapy.pipeline import Collect, Count, Max, OnChange, Pipeline, Sliding, Sum, Tumbling, Within
 from samzapy.testing.pipeline import PipelineDriver
 
 
@@ -68,6 +68,13 @@ def test_collected_objects_are_plain_before_and_after_a_restart(kind):
     assert found == [{"n": 1, "all": [{"x": 1}]}, {"n": 2, "all": [{"x": 1}, {"x": 2}]}]
 
 
+@pytest.mark.parametrize("fold", [Count(), Sum(lambda point: point.x)], ids=["count", "sum"])
+def test_a_sliding_window_has_objects_after_a_restart(kind, fold):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in", kind).window(Sliding("20s"), emit=OnChange()).aggregate(n=fold).to("kafka.out")
+    assert outputs(pipeline, ("in", kind(x=1), "a"), ("in", kind(x=1), "a"), restart=True)[-1]["n"] == 2
+
+
 def test_tables_of_objects_join_by_a_foreign_key(kind):
     def together(left, right) -> kind:
         return kind(x=left.x * 10 + right.x)
@@ -87,14 +94,22 @@ def test_tables_of_objects_join_by_a_foreign_key(kind):
         lambda points: points.reduce(lambda one, _: one),
         lambda points: points.window(Tumbling("1s")).aggregate(all=Collect()),
         lambda points: points.join(points, within=Within("1s", "1s")),
+        lambda points: points.window(Sliding("1s")).aggregate(sum=Sum(lambda point: point.x)),
     ],
-    ids=["through", "to_table", "reduce", "window", "join"],
+    ids=["through", "to_table", "reduce", "window", "join", "sliding"],
 )
 def test_an_object_of_a_class_that_nobody_names_is_refused(kind, keep):
     pipeline = Pipeline("p")
     keep(pipeline.stream("kafka.in").map(lambda n: kind(x=n))).to("kafka.out")
     with pytest.raises(TaskFailed, match=rf"kafka.in\[0\]@0 in step .*value_type={kind.__name__}"):
         outputs(pipeline, ("in", 1, None if keep is None else "b"))
+
+
+def test_an_object_in_a_total_is_refused(kind):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").aggregate(most=Max(lambda n: kind(x=n))).to("kafka.out")
+    with pytest.raises(TaskFailed, match=f"an object of {kind.__name__} would come back as a dict: aggregate a plain"):
+        outputs(pipeline, ("in", 1, "a"))
 
 
 def test_a_count_needs_no_name_of_a_class(kind):

@@ -41,6 +41,7 @@ BROKEN = {
     "process": (lambda stream: stream.process(lambda n, _: stop(n)), "in step 'in-process' (process)"),
     "process that returns": (lambda stream: stream.process(lambda n, _: n), "in step 'in-process' (process)"),
     "map_async": (lambda stream: stream.map_async(refused), "in step 'in-map-async' (map-async)"),
+    "reduce to None": (lambda stream: stream.reduce(lambda *_: None), "in step 'in-reduce' (aggregate)"),
     "aggregate": (lambda stream: stream.aggregate(sum=Sum(stop)).changes(), "in step 'in-aggregate' (aggregate)"),
     "window": (lambda stream: stream.window(Tumbling("1s")).aggregate(sum=Sum(stop)), "in step 'in-window' (window)"),
 }
@@ -52,8 +53,9 @@ def test_an_error_names_the_step_and_the_message(name):
     pipeline = Pipeline("p")
     build(pipeline.stream("kafka.in")).to("kafka.out")
     with PipelineDriver(pipeline) as driver, pytest.raises(TaskFailed) as failure:
-        driver.send_batch("in", ["a", "a"], [1, 2])
-    assert f"process_batch of kafka.in[0]@0 {step} failed" in str(failure.value)
+        driver.send_batch("in", ["a"] * 3, [1, 2, 3])
+    place = 1 if name == "reduce to None" else 0
+    assert f"process_batch of kafka.in[0]@{place} {step} failed" in str(failure.value)
 
 
 def test_a_null_key_of_a_stateful_step_is_refused_with_its_name():

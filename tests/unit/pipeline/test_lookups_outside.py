@@ -31,7 +31,7 @@ async def tenfold(n):
     return n * 10
 
 
-@pytest.mark.parametrize("function", [tenfold, lambda n: n * 10])
+@pytest.mark.parametrize("function", [tenfold, lambda n: n * 10, lambda n: tenfold(int(n))])
 def test_answers_come_in_the_order_of_the_messages(function):
     pipeline = Pipeline("p")
     pipeline.stream("kafka.in").map_async(function, concurrency=2).to("kafka.out")
@@ -84,6 +84,12 @@ def test_a_question_without_an_answer_in_time_fails_its_message_only():
 
     skip = {"task.error.process.policy": "skip"}
     assert answers(ask, [1, 2, 3], skip, timeout="50ms") == [1, 3]
+
+
+@pytest.mark.parametrize("options", [{"concurrency": 0}, {"retry": -1}, {"rate_limit": 0}], ids=str)
+def test_a_lookup_that_could_never_ask_is_refused(options):
+    with pytest.raises(ValueError, match="map_async: concurrency is at least 1, retry"):
+        answers(str, [], **options)
 
 
 def test_a_class_in_a_cache_is_refused():

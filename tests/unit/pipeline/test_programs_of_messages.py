@@ -3,7 +3,21 @@ code."""
 
 import pytest
 
-from samzapy.pipeline import Collect, Count, Distinct, Max, Mean, Min, Pipeline, Sum, Top, Tumbling, field
+from samzapy.pipeline import (
+    Collect,
+    Count,
+    Distinct,
+    Hopping,
+    Max,
+    Mean,
+    Min,
+    Pipeline,
+    Sliding,
+    Sum,
+    Top,
+    Tumbling,
+    field,
+)
 
 START = 1_700_000_040_000
 
@@ -263,6 +277,84 @@ def test_a_map_that_returns_none_is_a_null_message_that_no_count_has(run):
     assert flow.by_key("all") == {"a": [1, 2, None]}
     assert flow.by_key("here") == flow.by_key("there") == {"a": [1, 2]}
     assert flow.by_key("rows") == {"a": [1, 2, None]}
+
+
+def test_outputs_and_lookups_of_a_batch_are_those_of_each_message(run):
+    pipeline = Pipeline("p")
+    numbers = pipeline.stream("kafka.in")
+    small, large = numbers.branch(lambda n: n < 5, lambda _: True)
+    large.to("kafka.all")
+    small.to("kafka.all")
+    numbers.join(numbers.count(), lambda n, count: [n, count]).to("kafka.out")
+    flow = run(pipeline)
+    flow.driver.send_batch("in", ["a"] * 3, [1, 7, 2])
+    assert flow.by_key("all") == {"a": [1, 7, 2]}
+    assert flow.by_key("out") == {"a": [[1, 1], [7, 2], [2, 3]]}
+
+
+def test_keys_that_a_process_gives_come_together(run):
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").process(lambda n, handle: handle.send(n, key="all")).count().to("kafka.out")
+    flow = run(pipeline)
+    for key in "abcd":
+        flow.send("in", key, 1)
+    assert flow.by_key("out") == {"all": [1, 2, 3, 4]}
+
+
+def test_tuples_compare_with_those_of_before_a_restart(run):
+    def pair(n):
+        return n, "x"
+
+    pipeline = Pipeline("p")
+    pipeline.stream("kafka.in").aggregate(least=Min(pair), most=Max(pair), all=Distinct(pair)).to("kafka.out")
+    flow = run(pipeline)
+    flow.send("in", "a", 1)
+    flow.driver.restart()
+    flow.send("in", "a", 2)
+    flow.send("in", "a", 1)
+    one, two = [1, "x"], [2, "x"]
+    assert flow.by_key("out")["a"][-1] == {"least": one, "most": two, "all": [one, two]}
+
+
+def test_whoever_changes_a_result_in_place_changes_no_total(run):
+    def spoil(row):
+        for items in row.values():
+            items.append(-1)
+        return len(row)
+
+    pipeline = Pipeline("p")
+    rows = pipeline.stream("kafka.in").aggregate(all=Collect(), top=Top(2), different=Distinct())
+    rows.map_values(spoil)
+    rows.changes().to("kafka.out")
+    rows.to_stream().map(spoil)
+    flow = run(pipeline)
+    for n in (1, 2):
+        flow.send("in", "a", n)
+    stores = [flow.driver.store(rows.path, number).get("a") for number in flow.partitions]
+    assert [row for row in stores if row] == [[[1, 2], [2, 1], [1, 2]]]
+
+
+def add_in_place(one, two):
+    one["n"] += two["n"]
+    return one
+
+
+@pytest.mark.parametrize(
+    ("windows", "values"), [(Hopping("20s", "10s"), [6, 6]), (Sliding("20s"), [1, 3, 6])], ids=["hopping", "sliding"]
+)
+def test_a_reduce_in_place_changes_no_message(run, windows, values):
+    pipeline = Pipeline("p")
+    messages = pipeline.stream("kafka.in")
+    messages.window(windows).reduce(add_in_place).to("kafka.out")
+    messages.reduce(add_in_place).to("kafka.sums")
+    messages.to("kafka.copy")
+    flow = run(pipeline)
+    times = [START + second * 1000 for second in (1, 2, 3)]
+    flow.driver.send_batch("in", ["a"] * 3, [{"n": 1}, {"n": 2}, {"n": 3}], timestamps=times)
+    flow.pass_time(100, "in", message={"n": 0})
+    assert [each["value"]["n"] for each in flow.by_key("out")["a"]] == values
+    assert flow.by_key("copy") == {"a": [{"n": 1}, {"n": 2}, {"n": 3}]}
+    assert flow.by_key("sums")["a"][-1] == {"n": 6}
 
 
 def test_branches_that_merge_keep_the_order_of_their_messages(run):

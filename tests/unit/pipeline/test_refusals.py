@@ -153,6 +153,16 @@ def test_a_stream_between_steps_of_the_name_of_an_input_or_output_is_refused(pip
         pipeline.explain()
 
 
+SENT = [lambda rows: rows.to("kafka.out"), lambda rows: rows.changes().through(), lambda rows: rows.join(rows, on=str)]
+
+
+@pytest.mark.parametrize("send", SENT, ids=["to", "through", "foreign key"])
+def test_rows_that_each_task_has_are_sent_by_none(pipeline, send):
+    send(pipeline.table("kafka.rows", everywhere=True))
+    with pytest.raises(ConfigError, match="each task would send all rows of a table that is everywhere"):
+        pipeline.explain()
+
+
 KEYLESS = [
     (lambda stream: stream.deduplicate(), "deduplicate"),
     (lambda stream: stream.map_async(str, cache="1h"), "c"),
