@@ -35,7 +35,7 @@ class Pipeline:
     """A job of several steps.
 
         pipeline = Pipeline("page-views")
-        pipeline.stream("kafka.page-views", PageView).key_by(lambda view: view.page).count().to("kafka.page-view-counts")
+        pipeline.stream("kafka.views", PageView).key_by(lambda view: view.page).count().to("kafka.view-counts")
 
     Functions of messages get the content, or key and content if they take two parameters. Run it like a task: by
     `app.class=module:pipeline` in a job file, `samzapy run module:pipeline`, or `samzapy.run(pipeline)`.

@@ -86,12 +86,6 @@ def test_a_question_without_an_answer_in_time_fails_its_message_only():
     assert answers(ask, [1, 2, 3], skip, timeout="50ms") == [1, 3]
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"retry": -1}, {"rate_limit": 0}], ids=str)
-def test_a_lookup_that_could_never_ask_is_refused(options):
-    with pytest.raises(ValueError, match="map_async: concurrency is at least 1, retry"):
-        answers(str, [], **options)
-
-
 def test_a_class_in_a_cache_is_refused():
     with pytest.raises(TaskFailed, match=r"in step .in-map-async. .*value_type=Found"):
         answers(Found, [1], cache="1h")

@@ -3,50 +3,10 @@ code."""
 
 import pytest
 
-from samzapy.pipeline import (
-    Collect,
-    Count,
-    Distinct,
-    Hopping,
-    Max,
-    Mean,
-    Min,
-    Pipeline,
-    Sliding,
-    Sum,
-    Top,
-    Tumbling,
-    field,
-)
+from samzapy.operators.windows import Hopping, Sliding
+from samzapy.pipeline import Collect, Count, Distinct, Max, Mean, Min, Pipeline, Sum, Top, Tumbling, field
 
 START = 1_700_000_040_000
-
-
-def test_filter_passes_the_messages_that_fit(run):
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").filter(lambda n: n > 1).to("kafka.out")
-    flow = run(pipeline)
-    for n in (1, 2, 3):
-        flow.send("in", "a", n)
-    assert flow.by_key("out") == {"a": [2, 3]}
-
-
-def test_map_of_key_and_message_gets_both(run):
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").map(lambda key, n: f"{key}{n}").to("kafka.out")
-    flow = run(pipeline)
-    flow.send("in", "a", 1)
-    flow.send("in", "b", 2)
-    assert flow.by_key("out") == {"a": ["a1"], "b": ["b2"]}
-
-
-def test_flat_map_gives_none_one_or_several(run):
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").flat_map(str.split).to("kafka.out")
-    flow = run(pipeline)
-    for text in ("", "one", "two three"):
-        flow.send("in", "a", text)
-    assert flow.by_key("out") == {"a": ["one", "two", "three"]}
 
 
 def test_branch_gives_each_message_to_the_first_that_fits(run):
@@ -62,34 +22,6 @@ def test_branch_gives_each_message_to_the_first_that_fits(run):
         flow.send("in", key, n)
     assert (flow.by_key("even"), flow.by_key("large")) == ({"a": [2, 4]}, {"a": [3]})
     assert flow.by_key("rest") == {"a": [1], "b": [3]}
-
-
-def test_merge_gives_the_messages_of_both_streams(run):
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.one").merge(pipeline.stream("kafka.two")).to("kafka.out")
-    flow = run(pipeline)
-    flow.send("one", "a", 1)
-    flow.send("two", "a", 2)
-    assert flow.by_key("out") == {"a": [1, 2]}
-
-
-def test_merge_of_a_stream_with_itself_doubles_it(run):
-    pipeline = Pipeline("p")
-    numbers = pipeline.stream("kafka.in")
-    numbers.map(lambda n: -n).merge(numbers).count().to("kafka.out")
-    flow = run(pipeline)
-    flow.send("in", "a", 1)
-    flow.send("in", "a", 2)
-    assert flow.by_key("out")["a"][-1] == 4
-
-
-def test_peek_sees_each_message_and_changes_none(run):
-    seen = []
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").peek(seen.append).to("kafka.out")
-    flow = run(pipeline)
-    flow.send("in", "a", 1)
-    assert (seen, flow.by_key("out")) == ([1], {"a": [1]})
 
 
 def test_a_key_and_a_count_bring_equal_keys_together(run):
@@ -182,15 +114,6 @@ def test_a_stream_as_a_table_has_its_newest_messages(run):
     for page in ("/a", "/", "/b"):
         flow.send("in", "x", {"user": "ann", "page": page})
     assert flow.by_key("out") == {"ann": ["/a", None, "/b"]}
-
-
-def test_reduce_begins_with_the_first_message(run):
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").reduce(lambda total, n: total + n).to("kafka.out")
-    flow = run(pipeline)
-    for n in (5, 2):
-        flow.send("in", "a", n)
-    assert flow.by_key("out") == {"a": [5, 7]}
 
 
 def test_aggregate_has_every_part_by_its_name(run):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samzapy.pipeline import Count, Hopping, OnChange, Pipeline, Sessions, Sliding, Sum, Tumbling
+from samzapy.pipeline import Hopping, OnChange, Pipeline, Sessions, Sliding, Sum, Tumbling
 
 START = 1_700_000_040_000
 
@@ -96,46 +96,6 @@ def test_late_messages_are_a_stream_for_several_further_steps(run):
     flow.send("in", "a", 1, 2)
     flow.settle()
     assert (flow.by_key("late"), flow.by_key("again")) == ({"a": [1, 2]}, {"a": [1, 1]})
-
-
-def test_hopping_windows_have_each_message_several_times(run):
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").window(Hopping("10s", "5s")).aggregate(sum=Sum()).to("kafka.out")
-    flow = run(pipeline)
-    flow.send("in", "a", 1, 3)
-    flow.send("in", "a", 2, 7)
-    flow.pass_time(60, "in")
-    assert spans(flow.by_key("out")["a"], "sum") == [(-5, 5, 1), (0, 10, 3), (5, 15, 2)]
-
-
-def test_sessions_merge_when_a_message_joins_them(run):
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").window(Sessions("10s", grace="20s")).count().to("kafka.out")
-    flow = run(pipeline)
-    for second in (0, 15, 9, 40):  # 9 joins the sessions of 0 and 15
-        flow.send("in", "a", 1, second)
-    flow.pass_time(100, "in")
-    assert [(start, count) for start, _, count in spans(flow.by_key("out")["a"])] == [(0, 3), (40, 1)]
-
-
-def test_sliding_windows_end_with_each_message(run):
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").window(Sliding("10s")).aggregate(n=Count()).to("kafka.out")
-    flow = run(pipeline)
-    for second in (8, 12):
-        flow.send("in", "a", 1, second)
-    flow.pass_time(60, "in")
-    assert [each["n"] for each in flow.by_key("out")["a"]] == [1, 2]
-
-
-def test_results_on_change_follow_each_message(run):
-    pipeline = Pipeline("p")
-    pipeline.stream("kafka.in").window(Tumbling("10s"), emit=OnChange()).count().to("kafka.out")
-    flow = run(pipeline)
-    flow.send("in", "a", 1, 1)
-    flow.send("in", "a", 1, 2)
-    flow.settle()
-    assert [each["count"] for each in flow.by_key("out")["a"]] == [1, 2]
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once"])
