@@ -73,10 +73,9 @@ class Windows(Folding):
                 idle=self.idle,
             ),
         )
-        names, only = isinstance(self.fold, Named), self.result
 
         def content(result: WindowResult) -> dict[str, Any]:
-            values = result.value if names else {only: result.value}
+            values = result.value if isinstance(self.fold, Named) else {self.result: result.value}
             return {"key": result.key, "start": result.start, "end": result.end, "kind": result.kind, **values}
 
         def flush(offset: int) -> None:
