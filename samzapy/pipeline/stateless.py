@@ -40,7 +40,7 @@ class Source(Step):
         def at_its_times(batch: Batch) -> Batch:
             assert time is not None
             times = time(batch)
-            if wrong := [place for place, at in enumerate(times) if type(at) is not int]:
+            if wrong := [place for place, at in enumerate(times) if type(at) is not int or at < 0]:
                 got, where = repr(times[wrong[0]])[:100], batch[wrong[0]].position
                 raise TypeError(f"{where}: time: expected milliseconds since 1970 as an int, got {got}")
             latest[batch.ssp] = max(latest[batch.ssp] or 0, *times)

@@ -180,7 +180,7 @@ def test_a_message_without_a_key_is_not_taken_for_another_one(pipeline, build, n
 
 
 KEYS = [({"key": lambda _, key=key: key}, "by-key.*a key") for key in ({"a": 1}, {"a"}, b"a", 1.5, True, None)]
-TIMES = [({"time": lambda _, at=at: at}, r"one\[0\]@0: time: expected") for at in (None, "1", 1.5, True)]
+TIMES = [({"time": lambda _, at=at: at}, r"one\[0\]@0: time: expected") for at in (None, "1", 1.5, True, -1)]
 STATE = ({"process": lambda _, handle: setattr(handle, "state", 1)}, "'state'")
 TIMER = ({"process": lambda _, handle: handle.schedule(1)}, "on_timer")
 
