@@ -84,8 +84,6 @@ class Pipeline:
                     raise ConfigError.of(step.name, str(step.stream), reason)
                 readers = [item for item in self._steps if not sources.isdisjoint(item.inputs)]
                 step.reads_contents = not readers or any(item.reads_contents for item in readers)
-                for source in () if step.reads_contents else sources:
-                    source.value_type = None
         return Plan(self.name, in_order(self._steps))
 
     @cached_property

@@ -19,6 +19,7 @@ from samzapy.plugins import path_of
 
 #: The store that remembers the steps of a job, by name.
 STEPS = "steps"
+_KEYS_ONLY = {"msg.serde": "bytes", "msg.type": ""}
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,9 @@ class Plan:
             keys |= self._of_stores(step)
         if self.signatures:
             keys |= self._of_store(STEPS, "string")
-        return {**keys, **given}
+        bare = [_prefix(item.stream) for item in self.steps if isinstance(item, Through) and not item.reads_contents]
+        forced = {f"{prefix}{key}": value for prefix in bare for key, value in _KEYS_ONLY.items()}
+        return {**keys, **given, **forced}
 
     def _of_streams(self, step: Step) -> dict[str, str]:
         if isinstance(step, Source):

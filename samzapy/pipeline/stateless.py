@@ -164,7 +164,7 @@ class Merge(Step):
 class Through(Step):
     """Sends the messages to a stream of the job, partitioned by their keys. A `Source` of that stream goes on. In a job
     of one task that takes them at once, and the stream has the watermarks and ends only. Contents that nobody reads
-    behind it stay behind: the stream has a 0 in their place."""
+    behind it stay behind: the stream has a dash in their place, which is no JSON."""
 
     kind: ClassVar[str] = "through"
     stream: SystemStream
@@ -185,7 +185,7 @@ class Through(Step):
         send = _sender(task, self.stream)
         if self.reads_contents:
             return [send]
-        return [lambda batch: send(with_columns(batch, messages=[0] * len(batch)))]
+        return [lambda batch: send(with_columns(batch, messages=[b"-"] * len(batch)))]
 
     def describe(self) -> str:
         return f"through {self.stream}{'' if self.reads_contents else ', keys only'}"

@@ -26,7 +26,7 @@ pipeline page-views
   views-filter    filter                                                 columns   views
   by-page         key-by                                                 rows      views-filter
   by-page-out     through kafka.page-views-by-page, keys only            columns   by-page
-  by-page-in      stream kafka.page-views-by-page                        columns   by-page-out
+  by-page-in      stream kafka.page-views-by-page of View                columns   by-page-out
   by-page-window  windows of 60000 ms every 60000 ms from 0 ms: n:Count  columns   by-page-in      by-page-window
   to-sums         to kafka.sums                                          columns   by-page-window
 """
