@@ -17,6 +17,7 @@ from benchmarks.growth import uptime
 from benchmarks.growth.curves import CURVES
 from benchmarks.growth.report import markdown, plot, to_json
 from benchmarks.kafka import Kafka, broker
+from benchmarks.reporting.plots import folder_of_plots
 from benchmarks.reporting.results import RESULTS, circumstances
 from benchmarks.workloads.turns import Runner, take_turns
 from samzapy.bench.measuring import THIS_PROGRAM, Measurement, MeasurementFailed
@@ -55,7 +56,7 @@ def main() -> int:
         content = {"measured": when, "curves": to_json(result), UPTIME: [item.to_json() for item in samples]}
         (options.output / "growth.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         (options.output / "growth.md").write_text(text, encoding="utf-8")
-        plot(result, samples, options.output / "growth.svg")
+        plot(result, samples, folder_of_plots(options.output) / "growth.svg")
     return int(bool(failed))
 
 

@@ -7,17 +7,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import matplotlib as mpl
+from matplotlib.axes import Axes
 
 from benchmarks.growth.curves import CURVES, Curve
 from benchmarks.growth.uptime import Sample, growth
+from benchmarks.reporting.plots import plt, save
 from samzapy.bench.measuring import Measurement
-
-mpl.use("svg")
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-
-plt.rcParams["svg.fonttype"] = "none"
 
 #: The repeats of each point of each curve.
 Curves = Mapping[str, Mapping[str, Sequence[Measurement]]]
@@ -69,9 +64,7 @@ def plot(curves: Curves, uptime: Sequence[Sample], file: Path) -> None:
         _name(ax, "memory at a steady rate", "minutes", "MiB")
     for ax in axes[count:]:
         ax.set_visible(False)
-    figure.tight_layout()
-    figure.savefig(file, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, file)
 
 
 def _draw(ax: Axes, curve: type[Curve], points: Mapping[str, Sequence[Measurement]]) -> None:

@@ -24,6 +24,7 @@ from benchmarks.latency.entries import COMMITS_MS, ENTRIES, GUARANTEES, Entry
 from benchmarks.latency.report import markdown, plot
 from benchmarks.latency.running import Case, Latency, measure, processors
 from benchmarks.peers.launchers import PeerUnavailable
+from benchmarks.reporting.plots import folder_of_plots
 from benchmarks.reporting.results import RESULTS, circumstances
 from samzapy.bench.measuring import MeasurementFailed
 from samzapy.errors import SamzapyError
@@ -107,7 +108,7 @@ def _report(found: Sequence[Latency], failed: Mapping[str, str], when: Mapping[s
     content = {"measured": when, "failed": dict(failed), "runs": [item.to_json() for item in found]}
     (output / "latency.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     (output / "latency.md").write_text(text, encoding="utf-8")
-    plot(found, output / "latency.svg")
+    plot(found, folder_of_plots(output) / "latency.svg")
     print(f"every run is in {output / 'latency.json'}, the tables in latency.md, the plot in latency.svg")
 
 

@@ -6,15 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-import matplotlib as mpl
-
-from benchmarks.latency.running import Latency
-
-mpl.use("svg")
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-plt.rcParams["svg.fonttype"] = "none"
+from benchmarks.latency.running import Latency
+from benchmarks.reporting.plots import plt, save
 
 #: The repeats of one row by rate.
 Rates = Mapping[int, Sequence[Latency]]
@@ -73,9 +68,7 @@ def plot(found: Sequence[Latency], file: Path) -> None:
             _draw(ax, rows, rate, names)
     for ax in grid[-1]:
         ax.set_xlabel("ms: p50, p99, p99.9", fontsize=8)
-    figure.tight_layout()
-    figure.savefig(file, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, file)
 
 
 def _draw(ax: Axes, rows: Mapping[str, Rates], rate: int, names: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.launchers import KEYED_COUNT, PASS_THROUGH, REPARTITIONED, PeerUnavailable, Settings
 from benchmarks.peers.report import markdown, plot, rows, table
 from benchmarks.peers.running import measure
+from benchmarks.reporting.plots import folder_of_plots
 from benchmarks.reporting.results import RESULTS, circumstances
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement, MeasurementFailed
@@ -137,7 +138,7 @@ def _report(
     output.mkdir(parents=True, exist_ok=True)
     (output / "peers.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     (output / "peers.md").write_text(markdown(by_workload, skipped), encoding="utf-8")
-    (output / "peers.svg").write_text(plot(by_workload), encoding="utf-8")
+    (folder_of_plots(output) / "peers.svg").write_text(plot(by_workload), encoding="utf-8")
     console.print(f"every repeat is in {output / 'peers.json'}, the tables in peers.md, the plot in peers.svg")
 
 

@@ -30,7 +30,7 @@ def measure(launcher: Launcher, settings: Settings) -> Measurement:
     if FIRST not in marks or LAST not in marks:
         code = process.returncode
         raise MeasurementFailed(f"not every message was processed, exit code {code}: {last_words(settings)}")
-    return measurement(settings, marks, tree, marks[FIRST] - started)
+    return _measurement(settings, marks, tree, marks[FIRST] - started)
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def marks_of(path: Path) -> dict[str, float]:
     return {event: float(at) for event, at in lines}
 
 
-def measurement(settings: Settings, marks: dict[str, float], tree: ProcessTree, start_s: float) -> Measurement:
+def _measurement(settings: Settings, marks: dict[str, float], tree: ProcessTree, start_s: float) -> Measurement:
     first, last = marks[FIRST], marks[LAST]
     more = {"start_s": start_s}
     if COMMITTED in marks:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers.shares`: where samzapy's CPU goes, beside the C++ loop that is the limit, as stacked bars.
+"""`python -m benchmarks.peers.shares`: where samzapy's CPU goes, beside the C++ loop, its limit, as stacked bars.
 
 Linux's perf samples each process between its first and its last message. The library that runs says what the time is
 for: decoding and encoding are msgspec's, orjson's or simdjson's, and so on.
@@ -9,29 +9,21 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib as mpl
-
 from benchmarks.kafka import Kafka, broker
 from benchmarks.peers.catalog import PEERS, Peer
-from benchmarks.peers.launchers import KEYED_COUNT, PASS_THROUGH, Settings
+from benchmarks.peers.launchers import KEYED_COUNT, PASS_THROUGH, Launcher, Settings
 from benchmarks.peers.programs.run import FIRST, LAST
-from benchmarks.peers.running import marks_of, measurement, running
+from benchmarks.peers.running import marks_of, measure
+from benchmarks.reporting.plots import folder_of_plots, plt, save
 from benchmarks.reporting.results import RESULTS, circumstances
 from samzapy.bench.events import Events
-
-mpl.use("svg")
-from matplotlib import pyplot as plt
-
-plt.rcParams["svg.fonttype"] = "none"
 
 EVENTS, HERTZ = 3_000_000, 499
 NAMES = ("samzapy", "samzapy, typed batch", "C++ loop, the limit")
@@ -46,6 +38,21 @@ PARTS: Mapping[str, str] = {
     "kernel": r"\[kernel|\[vdso\]|\[unknown\]",
     "the loop by hand": "",
 }
+
+
+@dataclass(frozen=True)
+class _Sampled(Launcher):
+    """A program below perf, on the clock of the marks."""
+
+    launcher: Launcher
+    samples: Path
+
+    def install(self) -> None:
+        self.launcher.install()
+
+    def command(self, settings: Settings) -> list[str]:
+        perf = ["perf", "record", "-q", "-k", "CLOCK_MONOTONIC", "-F", str(HERTZ), "-o", str(self.samples), "--"]
+        return [*perf, *self.launcher.command(settings)]
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ def main() -> int:
                 print(workload, peer.name, {name: round(value, 3) for name, value in shares.parts.items()}, flush=True)
     content = {"measured": circumstances(options.events), "shares": [vars(item) for item in result]}
     (options.output / "shares.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    plot(result, options.output / "shares.svg")
+    plot(result, folder_of_plots(options.output) / "shares.svg")
     return 0
 
 
@@ -87,31 +94,14 @@ def _profiled(peer: Peer, workload: str, kafka: Kafka, topic: str, events: int) 
         bootstrap=kafka.bootstrap, input=topic, output=kafka.create("out"), workload=workload, id=name,
         folder=folder, marks=marks, events=events, commit_ms=10_000,
     )  # fmt: skip
-    with running(peer.launcher.command(settings), settings) as (process, tree):
-        _until(FIRST, marks, process)
-        perf = subprocess.Popen(
-            ["perf", "record", "-q", "-F", str(HERTZ), "-p", str(process.pid), "-o", str(samples)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        _until(LAST, marks, process)
-        perf.send_signal(signal.SIGINT)
-        perf.wait(60)
-        process.wait(60)
-    cost = measurement(settings, marks_of(marks), tree, 0.0).cpu_s_per_million
-    return Shares(workload, peer.name, {part: share * cost for part, share in _parts(samples).items()})
+    cost = measure(_Sampled(peer.launcher, samples), settings).cpu_s_per_million
+    return Shares(workload, peer.name, {part: share * cost for part, share in _parts(samples, marks_of(marks)).items()})
 
 
-def _until(event: str, marks: Path, process: subprocess.Popen[bytes]) -> None:
-    while event not in marks_of(marks):
-        if process.poll() not in {None, 0}:
-            sys.exit(f"error: the program ended with exit code {process.returncode}")
-        time.sleep(0.05)
-
-
-def _parts(samples: Path) -> dict[str, float]:
-    """The share of each part, in all 1."""
+def _parts(samples: Path, marks: Mapping[str, float]) -> dict[str, float]:
+    """The share of each part between the first and the last message, in all 1."""
     command = ["perf", "report", "-i", str(samples), "--sort", "comm,dso", "--stdio", "-t", "|"]
+    command += ["--time", f"{marks[FIRST]:.6f},{marks[LAST]:.6f}"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = dict.fromkeys(PARTS, 0.0)
     for line in text.splitlines():
@@ -138,9 +128,7 @@ def plot(found: list[Shares], file: Path) -> None:
     ax.set_xlabel("CPU seconds per million messages", fontsize=8)
     ax.margins(x=0.12)
     figure.legend(loc="outside lower center", ncols=4, fontsize=7)
-    figure.tight_layout(rect=(0, 0.12, 1, 1))
-    figure.savefig(file, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, file, bottom=0.12)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/reference/benchmarks.md from the files of results, and copies the plots beside it:
+"""Writes the tables of docs/reference/benchmarks.md from the files of results:
 python -m benchmarks.reporting.page
 
 A table of the page stands between `<!-- table: NAME -->` and `<!-- end -->`. A test holds the page against the files.
@@ -23,12 +23,6 @@ from benchmarks.workloads.base import BARE, LOCAL, SPARK
 from samzapy.bench.measuring import Measurement
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
-#: The plots of the results that there are, each with its copy for the page.
-PLOTS = {
-    plot: ROOT / "docs" / "pictures" / "measured" / plot.name
-    for plot in (RESULTS / f"{name}.svg" for name in ("peers", "latency", "growth", "shares"))
-    if plot.exists()
-}
 #: What `make bench-latency` keeps, and the cases of the page's table: guarantee, milliseconds between commits, rate.
 LATENCY = RESULTS / "latency.json"
 LATENCIES = (*(("at-least-once", 1_000, rate) for rate in (1_000, 10_000, 50_000)), ("exactly-once", 100, 10_000))
@@ -233,10 +227,8 @@ def with_tables(page: str, made: Mapping[str, str]) -> str:
 
 
 def main() -> None:
-    """Rewrite the page and its plots."""
+    """Rewrite the page."""
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), of_files()), encoding="utf-8")
-    for plot, copy in PLOTS.items():
-        copy.write_bytes(plot.read_bytes())
 
 
 if __name__ == "__main__":
