@@ -22,7 +22,7 @@ from samzapy.api.task import SideInputsProcessor
 from samzapy.clock import Clock, Schedule
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.errors.user_failures import made
+from samzapy.container.errors.user_failures import instance_of
 from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import (
     ConfigError,
@@ -318,7 +318,9 @@ def fill_stores(
         if store.source
     }
     fillers = {
-        (task, name): SideInputRestore(task, store, made(processors[name], f"{task}/{name}"), decoders[name], clock)
+        (task, name): SideInputRestore(
+            task, store, instance_of(processors[name], f"{task}/{name}"), decoders[name], clock
+        )
         for task, opened in stores.items()
         for name, store in opened.sourced.items()
     }

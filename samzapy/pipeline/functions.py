@@ -144,7 +144,7 @@ def selected(batch: Batch, wanted: Sequence[Any]) -> Batch:
 
 
 def made_of(batch: Batch, rows: Sequence[tuple[int, Any, Any]]) -> Batch:
-    """Other messages in place of a batch's: rows of the place of the message that each comes from, key, content."""
+    """Other messages in place of a batch's. A row: the place of the message that it comes from, key, content."""
     built = picked(batch, [place for place, _, _ in rows])
     return with_columns(built, keys=[key for _, key, _ in rows], messages=[message for _, _, message in rows])
 

@@ -69,6 +69,7 @@ class Pipeline:
     def plan(self) -> Plan:
         """The pipeline as a job: from now on it has all of its steps."""
         followed = {parent for step in self._steps for parent in step.inputs}
+        written = {step.stream for step in self._steps if isinstance(step, To)}
         for step in self._steps:
             if step.kind == Late.kind and step.inputs[0].kind != Windows.kind:
                 raise ConfigError.of(step.name, None, "late() needs an aggregation of its windows, such as count()")
@@ -78,7 +79,6 @@ class Pipeline:
                 step.is_last = step not in followed
             if isinstance(step, Through):
                 sources = {item for item in self._steps if isinstance(item, Source) and item.stream == step.stream}
-                written = {item.stream for item in self._steps if isinstance(item, To)}
                 if step.stream in written or not sources.isdisjoint(in_order([step])):
                     reason = "connects steps, and the pipeline has an input or output of that name: give key_by a name="
                     raise ConfigError.of(step.name, str(step.stream), reason)
@@ -362,7 +362,7 @@ class Stream(_Flow):
         return Table(self.pipeline, self.pipeline.add(step, path), path)
 
     def sink(self, sink: Callable[[], Sink], write: Callable[[Any, Any, Any], object]) -> None:
-        """`write(sink, key, message)` each message, in the transaction of `sink()`, such as `SqlSink`, of the task."""
+        """Write each message by `write(sink, key, message)`. `sink()` makes a task's sink, such as `SqlSink`."""
         self.pipeline.add(ToSink(inputs=(self.step,), sink=sink, write=write), f"{self.path}-sink")
 
 

@@ -19,7 +19,7 @@ from samzapy.plugins import path_of
 
 #: The store that remembers the steps of a job, by name.
 STEPS = "steps"
-_KEYS_ONLY = {"msg.serde": "bytes", "msg.type": ""}
+_KEYS_ONLY = {"msg.serde": "bytes", "msg.type": ""}  # of streams whose contents nobody reads, whatever is given
 
 
 @dataclass(frozen=True, eq=False)

@@ -161,13 +161,13 @@ class PipelineTask(
         """The event time that none of these partitions goes back behind; None if it is not known yet."""
         clocks, own = self._opening.clocks, self._opening.times
         times: list[int | None] = [clocks[origin].mark for origin in origins if origin.system == OF_STEP]
-        found = [origin for origin in origins if origin in own]
-        times += [own[origin] for origin in found if origin not in self._ended]
+        timed = [origin for origin in origins if origin in own]
+        times += [own[origin] for origin in timed if origin not in self._ended]
         inputs = [origin for origin in origins if origin.system != OF_STEP and origin not in own]
         if inputs:
             times.append(self._event_time(inputs))
         if not times:  # all have ended
-            times = [max((own[origin] or 0 for origin in found), default=None)]
+            times = [max((own[origin] or 0 for origin in timed), default=None)]
         return None if not times or None in times else min(times)  # type: ignore[type-var]
 
     def _check_steps(self, context: Context) -> None:

@@ -212,7 +212,7 @@ class DeadLetters:
         return OutgoingRecord(self.stream.stream, key, value, partition_key=place, headers=headers)
 
 
-def made(kind: type[T], task_name: str) -> T:
+def instance_of(kind: type[T], task_name: str) -> T:
     """A new object of a class of the user. Raises TaskFailed naming the class, or samzapy's errors unchanged."""
     try:
         return kind()

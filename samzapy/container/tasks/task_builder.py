@@ -27,7 +27,7 @@ from samzapy.container.errors.recovery import (
     UndoJournal,
     interruptible_pause,
 )
-from samzapy.container.errors.user_failures import DeadLetters, HandledFailures, made
+from samzapy.container.errors.user_failures import DeadLetters, HandledFailures, instance_of
 from samzapy.container.event_time.clock import EventClock, TaskTimers
 from samzapy.container.event_time.control_messages import ControlRecords, ControlSender
 from samzapy.container.inputs.inputs import RawRecords
@@ -135,7 +135,7 @@ class TaskBuilder:
 
         Raises ConfigError, UnknownStream.
         """
-        task: AnyTask = made(self.kind, name)
+        task: AnyTask = instance_of(self.kind, name)
         ids, journal, requests = self._output_ids(name), UndoJournal(), CoordinatorRequests()
         if isinstance(task, (StreamTask, BatchTask)):
             in_turn = self._collector(name, start, should_stop, requests)
