@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -245,13 +246,24 @@ def write(address: str, systems: Systems, **options: Any) -> None:
         try:
             for lines in arrived(sys.stdin.buffer):
                 producer.send([outgoing(number, line) for number, line in enumerate(lines, written + 1)])
-                producer.flush()
                 written += len(lines)
+                if not has_more(sys.stdin.buffer):
+                    producer.flush()
         except SerdeError as error:
             if not written:
                 raise
+            producer.flush()
             raise SerdeError(f"{error}; the first {written} records were written") from error
+        producer.flush()
     click.echo(f"wrote {counted(written, 'record')} to {stream}", err=True)
+
+
+def has_more(source: IO[bytes]) -> bool:
+    """Whether more has arrived, or the end. Of what the system does not know it is true."""
+    try:
+        return bool(select.select([source], [], [], 0)[0])
+    except OSError:
+        return True
 
 
 def arrived(source: IO[bytes]) -> Iterator[list[bytes]]:
