@@ -147,9 +147,7 @@ class _Extreme(Monoid[T | None]):
     def plus(self, left: T | None, right: T | None) -> T | None:
         if left is None or right is None:
             return right if left is None else left
-        if isinstance(left, list) and isinstance(right, tuple):  # a store gives a tuple back as a list
-            left = tuple(left)  # type: ignore[assignment]
-        total: T = self._chosen(left, right)
+        total: T = self._chosen(left, right, key=as_tuples if isinstance(left, (list, tuple)) else None)
         return total
 
     def add(self, accumulated: T | None, value: Any) -> T | None:
@@ -162,8 +160,13 @@ class _Extreme(Monoid[T | None]):
 def _present(value: T | None) -> T:
     """The value. Raises TypeError for None, which later values do not compare with either."""
     if value is None:
-        raise TypeError("Min and Max need values that compare, got None")
+        raise TypeError("Min, Max and Top need values that compare, got None")
     return value
+
+
+def as_tuples(value: Any) -> Any:
+    """The value with its lists as tuples, at any depth: a store gives tuples back as lists."""
+    return tuple(map(as_tuples, value)) if isinstance(value, (list, tuple)) else value
 
 
 class Min(_Extreme[T]):
@@ -243,12 +246,14 @@ class Top(Aggregation):
         return self.add_all(accumulated, (value,))
 
     def add_all(self, accumulated: list[Any], values: Sequence[Any]) -> list[Any]:
-        # json and msgpack give lists back, which do not compare with tuples.
-        added = [list(value) if isinstance(value, tuple) else value for value in values]
-        return self.merge(accumulated, added)
+        if not accumulated:
+            _present(values[0])
+        # json and msgpack give lists back.
+        return self.merge(accumulated, [list(value) if isinstance(value, tuple) else value for value in values])
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
-        return sorted(one + other, reverse=True)[: self._count]
+        key = as_tuples if other and isinstance(other[0], list) else None
+        return sorted(one + other, key=key, reverse=True)[: self._count]
 
 
 class Fold(Aggregation):

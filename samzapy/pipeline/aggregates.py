@@ -53,12 +53,11 @@ class _Items(Aggregation):
         return self.add_all(accumulated, (value,))
 
     def add_all(self, accumulated: list[Any], values: Sequence[Any]) -> list[Any]:
-        # A store gives a tuple back as a list.
-        held = [tuple(item) if type(item) is list else item for item in accumulated]
+        held = [folds.as_tuples(item) if type(item) is list else item for item in accumulated]
         return list(dict.fromkeys([*held, *values]))
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
-        return self.add_all(one, other)
+        return self.add_all([*one, *other], ())
 
 
 def Count() -> Part:  # noqa: N802  # a constructor for its users

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from functools import reduce
+from itertools import product
 
 import orjson
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samzapy.operators.windows import Collect, Count, Fold, Max, Mean, Min, Sum, Top
+from samzapy.pipeline import Distinct
 
 VALUES = st.lists(st.integers(-50, 50), min_size=1, max_size=12)
 CASES = [
@@ -24,12 +26,12 @@ CASES = [
 ]  # fmt: skip
 
 
+def stored(value):
+    return orjson.loads(orjson.dumps(value))
+
+
 def gathered(aggregation, values):
-    found = aggregation.init()
-    for value in values:
-        # As a store would give it back.
-        found = orjson.loads(orjson.dumps(aggregation.add(found, value)))
-    return found
+    return reduce(lambda found, value: stored(aggregation.add(found, value)), values, aggregation.init())
 
 
 @pytest.mark.parametrize(("aggregation", "expected"), CASES, ids=lambda case: getattr(case, "name", ""))
@@ -59,7 +61,14 @@ def test_a_ready_fold_leaves_what_it_was_given_as_it_was(aggregation):
     assert orjson.dumps(before) == kept
 
 
-@pytest.mark.parametrize("aggregation", [Min(), Max()], ids=lambda each: each.name)
+@pytest.mark.parametrize("fold", [Min(), Max(), Top(2), Distinct().fold], ids=lambda each: each.name)
+def test_tuples_merge_with_those_that_a_store_has_given_back(fold):
+    one, other = (fold.add(fold.init(), (1, (n, "x"))) for n in (1, 2))
+    pairs = product([one, stored(one)], [other, stored(other)])
+    assert len({orjson.dumps(fold.merge(*pair)) for pair in pairs}) == 1
+
+
+@pytest.mark.parametrize("aggregation", [Min(), Max(), Top(2)], ids=lambda each: each.name)
 @pytest.mark.parametrize("values", [[None], [None, 5], [5, None]], ids=str)
 def test_a_missing_value_is_neither_least_nor_greatest(aggregation, values):
     with pytest.raises(TypeError, match="None"):

@@ -216,7 +216,7 @@ def test_keys_that_a_process_gives_come_together(run):
 
 def test_tuples_compare_with_those_of_before_a_restart(run):
     def pair(n):
-        return n, "x"
+        return "x", (n, "y")
 
     pipeline = Pipeline("p")
     pipeline.stream("kafka.in").aggregate(least=Min(pair), most=Max(pair), all=Distinct(pair)).to("kafka.out")
@@ -225,7 +225,7 @@ def test_tuples_compare_with_those_of_before_a_restart(run):
     flow.driver.restart()
     flow.send("in", "a", 2)
     flow.send("in", "a", 1)
-    one, two = [1, "x"], [2, "x"]
+    one, two = ["x", [1, "y"]], ["x", [2, "y"]]
     assert flow.by_key("out")["a"][-1] == {"least": one, "most": two, "all": [one, two]}
 
 
