@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from benchmarks.growth.tasks import BYTES_KEY, STORES_KEY
 from benchmarks.kafka import NEVER_CLEANED
-from benchmarks.workloads.base import Comparison, Workload
+from benchmarks.workloads.base import ROOT, Comparison, Workload
 from benchmarks.workloads.recovery import RestoreLarge
 from samzapy.bench.events import BATCH, Events
-from samzapy.bench.measuring import LOCAL, Measurement
+from samzapy.bench.measuring import LOCAL, Measurement, Program, measure
 
 _TASKS = "benchmarks.growth.tasks"
 _COUNT = "keyed-count"
@@ -100,6 +102,21 @@ class ColdKeys(Keys):
     name = "cold-keys"
     title = "keys of a store, reads from RocksDB"
     OFTEN = 0.0
+
+
+class ColdKeysAlone(Curve):
+    """The same reads and writes in RocksDB alone: no Kafka, no changelog, no cache of objects."""
+
+    name = "cold-keys-alone"
+    title = "the same in RocksDB alone"
+    unit = "keys"
+    points = variants = Keys.points
+
+    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
+        folder = self._kafka.folder / self._kafka.unique("rocksdb")
+        command = ["-m", "benchmarks.bare.rocksdb_counts", "--folder", str(folder), "--keys", point]
+        command += ["--events", str(self._events)]
+        return measure(command, program=Program(Path(sys.executable), ROOT)), ()
 
 
 class Values(Curve):
@@ -249,6 +266,7 @@ CURVES: dict[str, type[Curve]] = {
     for curve in (
         Keys,
         ColdKeys,
+        ColdKeysAlone,
         Values,
         Messages,
         PartitionsOfAContainer,

@@ -93,6 +93,9 @@ _PRODUCER = {
 #: flush ends after its own time-out. In a transaction an abort takes everything back, and these properties would turn
 #: an error that it heals into a fatal one.
 _IN_ORDER = {"message.timeout.ms": "0"}
+#: Nobody reads a record before its transaction is committed, and a commit sends at once what still waits. A pass-through
+#: needs a fifth less CPU than with 1 ms.
+_IN_TRANSACTION = {"linger.ms": "20"}
 _IN_ORDER_FIXED = {"enable.gapless.guarantee": "true"}
 _PRODUCER_FIXED = {"acks": "all", "enable.idempotence": "true", "partitioner": "murmur2_random"}
 #: An admin connects as the consumer or the producer does: it takes these of their properties.
@@ -130,12 +133,13 @@ def producer_properties(
 ) -> dict[str, str]:
     """For an idempotent producer, transactional if it is given an id. Raises ConfigError for refused keys."""
     _raise_if_any(_refused(f"systems.{settings.name}.producer.", settings.producer))
-    in_order, fixed = _IN_ORDER, _IN_ORDER_FIXED
+    defaults, fixed = _IN_ORDER, _IN_ORDER_FIXED
     if transactional_id is not None:
-        in_order, fixed = {}, {"transactional.id": transactional_id, "transaction.timeout.ms": str(timeout_ms)}
+        defaults = _IN_TRANSACTION
+        fixed = {"transactional.id": transactional_id, "transaction.timeout.ms": str(timeout_ms)}
     return {
         **_PRODUCER,
-        **in_order,
+        **defaults,
         **_passed(settings.producer),
         "bootstrap.servers": bootstrap_servers(settings),
         "client.id": client_id,

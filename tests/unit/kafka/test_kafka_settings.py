@@ -18,9 +18,12 @@ def problems(found):
     return {problem.key: problem for problem in raised.value.problems}
 
 
-def test_ordinary_settings_are_accepted():
-    given = settings({**SERVERS, "fetch.min.bytes": "10"}, {"compression.type": "lz4", "linger.ms": "20"})
+def test_ordinary_settings_are_accepted_and_replace_the_defaults():
+    given = settings({**SERVERS, "fetch.min.bytes": "10"}, {"compression.type": "lz4", "linger.ms": "3"})
     KafkaSystemFactory().check(given)
+    cases = ((settings(), None), (settings(), "in a transaction"), (given, "in a transaction"))
+    waits = [producer_properties(item, "c", transactional_id, 1)["linger.ms"] for item, transactional_id in cases]
+    assert waits == ["1", "20", "3"]
 
 
 def test_either_side_names_the_cluster_for_both():
