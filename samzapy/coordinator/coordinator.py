@@ -9,7 +9,7 @@ from dataclasses import replace
 from samzapy.clock import STALE_AFTER, SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import Clocks, KeptClocks
-from samzapy.coordinator.leases import ContainerState, Leases
+from samzapy.coordinator.leases import ENDED_WELL, ContainerState, Leases
 from samzapy.coordinator.overview.history import History
 from samzapy.coordinator.progress import Progress, SameFailures
 from samzapy.coordinator.status import ContainerFailure, JobStatus
@@ -141,7 +141,7 @@ class Coordinator:
         normally, or if its process has registered another container since: Spark reuses a process after its attempt."""
         with self._lock:
             process = self._processes.get(container_id)
-            if process is None or self._leases.standing(container_id).state is ContainerState.DONE:
+            if process is None or self._leases.standing(container_id).state in ENDED_WELL:
                 return None
             return process if self._last_of.get(process.identity) == container_id else None
 

@@ -11,6 +11,8 @@ milliseconds. No I/O, no lock: one caller at a time.
                        |  |  +--finish, or the lease expires--> LOST
                        |  +<--renew-- LOST
                        +<--grant (the next attempt)-- RUNNING, DONE, LOST
+
+A container that was released, and has ended well, is WAITING for its next attempt, unless the whole job stops.
 """
 
 from __future__ import annotations
@@ -28,13 +30,17 @@ class ContainerState(Enum):
     """The state of a container, from the coordinator's view."""
 
     WAITING = "waiting"
-    """No attempt has registered yet."""
+    """No attempt has registered yet, or the last one made room for the next one."""
     RUNNING = "running"
     """An attempt holds the lease."""
     LOST = "lost"
     """The lease of the last attempt has expired, or the attempt failed."""
     DONE = "done"
     """The last attempt ended well."""
+
+
+#: The states of a container whose last attempt, if there was one, ended well.
+ENDED_WELL = (ContainerState.DONE, ContainerState.WAITING)
 
 
 class Standing(NamedTuple):
@@ -126,7 +132,10 @@ class Leases:
         grant, attempts = self._grants[container_id], self._attempts[container_id]
         if grant is None:
             return Standing(ContainerState.WAITING, attempts, None)
-        return Standing(ContainerState.LOST if self._has_expired(grant) else grant.state, attempts, grant.epoch)
+        state = ContainerState.LOST if self._has_expired(grant) else grant.state
+        if state is ContainerState.DONE and container_id in self._released and not self.stopping:
+            state = ContainerState.WAITING
+        return Standing(state, attempts, grant.epoch)
 
     def _has_expired(self, grant: _Grant) -> bool:
         return grant.state is ContainerState.RUNNING and self._clock.monotonic() >= grant.expires

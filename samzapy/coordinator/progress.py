@@ -128,7 +128,7 @@ class Progress:
         )
         if report is None:
             return known
-        is_own = report.epoch == epoch
+        is_own = report.epoch == epoch and state is not ContainerState.WAITING
         restoring = tuple(report.restoring.values()) if is_own else ()
         return replace(
             known,

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 
 from samzapy.clock import Clock
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.leases import ContainerState
+from samzapy.coordinator.leases import ENDED_WELL, ContainerState
 from samzapy.coordinator.status import ContainerFailure, ContainerStatus, JobStatus
 from samzapy.errors import JobFailed, JobTakenOver
 from samzapy.job.planner import active_of
@@ -47,6 +47,7 @@ _FORGOTTEN_S = 40.0
 #: States of a container that Spark has to start.
 _LOST = ContainerState.LOST.value
 _WITHOUT_ATTEMPT = (ContainerState.WAITING.value, _LOST)
+_ENDED_WELL = tuple(state.value for state in ENDED_WELL)
 
 #: Starts the Spark job of a container, at one of the places if there is room. Calls the function when Spark has ended
 #: it.
@@ -210,7 +211,8 @@ class Supervisor:
     def _end(self, slot: Slot, states: dict[str, ContainerStatus], now: float) -> None:
         reason, slot.attempt = slot.error(), None
         # A worker may be killed between its last report and the end of its Spark task. Then nothing is left to do.
-        if reason is None or states[slot.id].state == ContainerState.DONE.value:
+        own = states[slot.id]
+        if reason is None or (own.state in _ENDED_WELL and (own.epoch or 0) > slot.before):
             slot.done = not slot.moves
             if slot.moves:
                 self._take_over(slot, EXECUTOR_LOST, states, now)

@@ -194,15 +194,17 @@ def test_a_container_that_loses_its_executor_goes_to_the_one_of_its_standby_whic
 
 
 def test_a_container_of_a_decommissioned_executor_commits_and_moves_before_its_host_is_gone(until):
-    spark = Spark(copies=1, tries=1)
+    spark = Spark(copies=1, tries=2)
     moving = spark.nth(0).registers(A)
     assert moving.reports("running") is Directive.CONTINUE
     spark.leaving = frozenset({A})
     until(lambda: moving.reports("running") is Directive.STOP)
     moving.ends()
-    successor = spark.nth(1)
-    assert (successor.container, successor.locations) == ("0", ["executor_b_2"])
-    successor.registers(B)
+    assert (spark.nth(1).container, spark.nth(1).locations) == ("0", ["executor_b_2"])
+    (waiting,) = spark.coordinator.status().containers
+    assert (waiting.state, waiting.phase) == ("waiting", "starting"), "it has ended well, and is not done"
+    spark.nth(1).ends("ExecutorLostFailure (executor 2 exited)")
+    successor = spark.nth(2).registers(B)
     spark.looks(times=20)
     assert successor.reports("running") is Directive.CONTINUE
     successor.ends()
