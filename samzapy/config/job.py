@@ -259,15 +259,29 @@ def parse_links(reader: Reader) -> Mapping[str, str]:
     return links
 
 
+#: The settings of Spark that a job needs, with the reasons. Other values are refused.
+FIXED = {
+    "spark.speculation": ("false", "a second copy of a running task would write the same state"),
+    "spark.dynamicAllocation.enabled": (
+        "false",
+        "containers never end, so it saves nothing, and a standby waits for an executor",
+    ),
+    "spark.python.worker.reuse": ("false", "clients and stores must not outlive their task"),
+    "spark.python.worker.killOnIdleTimeout": ("false", "a container sends Spark nothing, so it would be killed"),
+    "spark.python.use.daemon": ("true", "a worker has to end with its executor"),
+}
+
+
 def parse_spark(reader: Reader) -> SparkConfig:
-    """Read `job.spark.*`; note keys in `conf` that are not Spark's, and speculation."""
+    """Read `job.spark.*`; note keys in `conf` that are not Spark's, and values that a job cannot run with."""
     config = reader.read(SparkConfig)
     for name, value in config.conf.items():
         if not name.startswith("spark."):
             reader.problem(f"job.spark.conf.{name}", "expected a key of Spark, which starts with spark.")
-        if name == "spark.speculation" and value.lower() == "true":
-            message = "must be false: with speculation two attempts of one task write at a time"
-            reader.problem(f"job.spark.conf.{name}", message, value)
+        if name in FIXED and value.lower() != FIXED[name][0]:
+            reader.problem(f"job.spark.conf.{name}", "must be {}: {}".format(*FIXED[name]), value)
+        if name == "spark.master" and value != config.master:
+            reader.problem(f"job.spark.conf.{name}", "must be left out: job.spark.master names the master", value)
     return config
 
 

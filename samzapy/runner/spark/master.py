@@ -25,7 +25,7 @@ from pathlib import Path
 import javaproperties
 
 from samzapy.api.system import SystemSettings
-from samzapy.config.job import BASE_DIR_VARIABLE, JobConfig, SparkConfig
+from samzapy.config.job import BASE_DIR_VARIABLE, FIXED, JobConfig, SparkConfig
 from samzapy.config.reading.properties import MASK, Masked, is_secret, literal_secrets
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import installed_spark
@@ -41,7 +41,7 @@ _ON_DEMAND = re.compile(r"^(k8s|yarn)\b")
 _DRIVER_HOST = "spark.driver.host"
 _LOOPBACK = "127.0.0.1"
 _INSTANCES, _CORES = "spark.executor.instances", "spark.executor.cores"
-_TASK_CPUS, DYNAMIC = "spark.task.cpus", "spark.dynamicAllocation.enabled"
+_TASK_CPUS = "spark.task.cpus"
 #: Spark's settings that decide how many containers run at a time on YARN and Kubernetes, and Spark's defaults of two.
 _SIZES = (_INSTANCES, _CORES, _TASK_CPUS)
 SPARKS_SIZES = {_INSTANCES: "2", _CORES: "1"}
@@ -333,17 +333,9 @@ _ON_THIS_MACHINE = {
 
 _PYTHON = "spark.pyspark.python"
 
-#: The values that the guarantees need, with the reasons. Other values are refused.
-FIXED = {
-    "spark.speculation": ("false", "a second copy of a running task would write the same state"),
-    DYNAMIC: ("false", "containers never end, so it saves nothing, and a standby waits for an executor"),
-    "spark.python.worker.reuse": ("false", "clients and stores must not outlive their task"),
-    "spark.python.use.daemon": ("true", "a worker has to end with its executor"),
-}
-
 
 def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dict[str, str]:
-    """All settings of the SparkConf. Raises ConfigError."""
+    """All settings of the SparkConf."""
     settings = added_settings(config, master) | {key: value for key, (value, _) in FIXED.items()}
     settings["spark.app.name"] = config.name
     settings["spark.master"] = master.address
@@ -356,17 +348,9 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
 
 
 def added_settings(config: JobConfig, master: Master) -> dict[str, str]:
-    """The settings for a driver's JVM that runs already, where it has none of its own. Raises ConfigError."""
-    given = config.spark.conf
-    problems = [
-        ConfigProblem(PREFIX + key, given[key], f"must be {needed}: {reason}")
-        for key, (needed, reason) in FIXED.items()
-        if given.get(key, needed).strip().lower() != needed
-    ]
-    if problems:
-        raise ConfigError(problems)
+    """The settings for a driver's JVM that runs already, where it has none of its own."""
     asked = {_INSTANCES: str(master.executors)} if master.executors and master.on_demand else {}
-    return {**_DEFAULTS, **(_FORGIVING if master.on_demand else {}), **asked, **given}
+    return {**_DEFAULTS, **(_FORGIVING if master.on_demand else {}), **asked, **config.spark.conf}
 
 
 def environment(conf: Mapping[str, str], master: Master, spark_home: Path, properties: Path) -> dict[str, str]:

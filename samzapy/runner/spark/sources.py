@@ -29,14 +29,13 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
-from samzapy.config.job import JobConfig
+from samzapy.config.job import FIXED, JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import SPARK, find_java
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import SparkApplication, add_code, starting
 from samzapy.runner.spark.jvm import DriverJvm, RunFolder
 from samzapy.runner.spark.master import (
-    FIXED,
     KEY,
     PREFIX,
     SPARKS_SIZES,
@@ -49,8 +48,8 @@ from samzapy.runner.spark.master import (
 )
 from samzapy.runner.spark.user_code import shipped_files
 
-#: Settings of a session that would break a guarantee. Reused workers do no harm: no other job gets the run's workers.
-_NEEDED = ("spark.speculation", "spark.python.use.daemon")
+#: Settings of a session that a job needs. Reused workers do no harm: no other job gets the run's workers.
+_NEEDED = ("spark.speculation", "spark.python.use.daemon", "spark.python.worker.killOnIdleTimeout")
 _MASTER_S = 5.0
 
 

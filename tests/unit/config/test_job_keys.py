@@ -62,13 +62,21 @@ def test_an_unknown_word_for_tls_is_refused(problems):
     ]
 
 
-def test_speculation_and_foreign_keys_of_spark_are_refused(problems):
-    assert problems({"job.spark.conf.spark.speculation": "TRUE", "job.spark.conf.executor": "x"}) == [
+def test_settings_of_spark_that_a_job_cannot_run_with_are_refused(problems):
+    settings = {"speculation": " TRUE ", "python.worker.reuse": "true", "python.use.daemon": "no", "master": "yarn"}
+    given = {f"job.spark.conf.spark.{name}": value for name, value in settings.items()}
+    assert [problem.partition(": ")[::2] for problem in problems({**given, "job.spark.conf.executor": "x"})] == [
         (
-            "job.spark.conf.spark.speculation: must be false: with speculation two attempts of one task write "
-            "at a time, got 'TRUE'"
+            "job.spark.conf.spark.speculation",
+            "must be false: a second copy of a running task would write the same state, got 'TRUE'",
         ),
-        "job.spark.conf.executor: expected a key of Spark, which starts with spark.",
+        (
+            "job.spark.conf.spark.python.worker.reuse",
+            "must be false: clients and stores must not outlive their task, got 'true'",
+        ),
+        ("job.spark.conf.spark.python.use.daemon", "must be true: a worker has to end with its executor, got 'no'"),
+        ("job.spark.conf.spark.master", "must be left out: job.spark.master names the master, got 'yarn'"),
+        ("job.spark.conf.executor", "expected a key of Spark, which starts with spark."),
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 from rigs.store_rig import SMALLEST
 
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError, EnvironmentFailure
+from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.jvm import RunFolder
 from samzapy.runner.spark.master import Master, added_settings, environment, spark_settings
 
@@ -40,16 +40,6 @@ def test_the_executors_python_is_the_one_that_the_job_file_names(master):
 
     assert python_of(**{"job.spark.conf.spark.pyspark.python": "./env/bin/python"}) == "./env/bin/python"
     assert python_of() == (sys.executable if master.startswith("local") else None)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("spark_speculation", "true"), ("spark_speculation", " TRUE "), ("spark_python_worker_reuse", "true")],
-)
-def test_what_would_break_a_promise_is_refused_by_its_full_key(key, value):
-    full = "job.spark.conf." + key.replace("_", ".")
-    with pytest.raises(ConfigError, match=rf"^{full}: must be false: "):
-        settings(**{key: value})
 
 
 def test_sparks_home_is_a_folder_of_links_that_disappears_with_the_run(monkeypatch):
