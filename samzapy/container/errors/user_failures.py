@@ -218,7 +218,7 @@ def instance_of(kind: type[T], task_name: str) -> T:
         return kind()
     except SamzapyError:
         raise
-    except Exception as cause:
+    except BaseException as cause:
         raise task_failed(task_name, f"{kind.__name__}()", cause) from cause
 
 

@@ -22,6 +22,7 @@ from pyspark.serializers import CPickleSerializer
 
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
+from samzapy.runner.spark.jvm import patient
 from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.worker import run_task
 from samzapy.version import VERSION
@@ -75,6 +76,7 @@ class SparkApplication:
 
     def collect(self, tasks: Any) -> object:
         """Run the job of an RDD; blocks. Raises Spark's own errors."""
+        patient(self.context._gateway)  # noqa: SLF001
         return tasks.collect()
 
     def close(self) -> None:
@@ -234,7 +236,8 @@ _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", 
 #: that code names it.
 _NO_MODULE = re.compile(
     r"ModuleNotFoundError: No module named "
-    r"'(samzapy[\w.]*|pyspark|py4j|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
+    r"'(samzapy[\w.]*|click|confluent_kafka|cryptography|javaproperties|msgpack|msgspec|numpy|orjson|packaging|"
+    r"prometheus_client|psutil|py4j|pyspark|rich|rocksdict|starlette|urllib3|uvicorn)'"
 )
 _NO_PYTHON = re.compile(r'IOException: Cannot run program "([^"]+)"')
 _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")

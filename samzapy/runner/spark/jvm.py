@@ -137,7 +137,7 @@ class DriverJvm:
         given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
         os.environ.update(given)
         try:
-            return launch_gateway()
+            return patient(launch_gateway())
         finally:
             for name in given:
                 del os.environ[name]
@@ -163,6 +163,15 @@ class DriverJvm:
                     # Without a reader there, this thread still has to empty the JVM's pipe.
                     with suppress(OSError, ValueError):
                         sys.stderr.write(line)
+
+
+def patient(gateway: Any) -> Any:
+    """The gateway; calls of this thread wait as long as they take, whatever `socket.setdefaulttimeout` says: a module
+    of the job may have set it for its own requests."""
+    connection = gateway._gateway_client.get_thread_connection()  # noqa: SLF001  # not offered
+    if connection is not None:
+        connection.socket.settimeout(None)
+    return gateway
 
 
 _QUIET = """\

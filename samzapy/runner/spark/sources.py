@@ -34,7 +34,7 @@ from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.java import SPARK, find_java
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import SparkApplication, add_code, starting
-from samzapy.runner.spark.jvm import DriverJvm, RunFolder
+from samzapy.runner.spark.jvm import DriverJvm, RunFolder, patient
 from samzapy.runner.spark.master import (
     KEY,
     PREFIX,
@@ -231,6 +231,7 @@ class SubmittedSpark(SparkSource):
         conf.setMaster(master.address).setAppName(config.name)
         with only_one():
             with starting(master.address):
+                patient(SparkContext._gateway)  # noqa: SLF001
                 context = SparkContext(conf=conf, environment={TOKEN: token})
             built = SparkApplication(GivenJvm(context), context, master)
             try:

@@ -1,8 +1,11 @@
 """What Spark says when it gives up, in one line that a user can act on. The texts are pyspark's own."""
 
 import io
+import re
+import socket
 import sys
 import threading
+from importlib.metadata import requires
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +17,7 @@ from pyspark.worker_util import check_python_version
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark import application as attempt
 from samzapy.runner.spark.application import SparkApplication, SparkJob
+from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.worker import run_task
 from samzapy.version import VERSION
 
@@ -76,9 +80,11 @@ def test_another_python_on_the_worker_is_told_with_both_versions():
     )
 
 
-@pytest.mark.parametrize(
-    "module", ["samzapy", "samzapy.runner", "pyspark", "confluent_kafka", "rocksdict", "numpy", "orjson", "urllib3"]
-)
+#: The packages that samzapy needs; each has a module of its name.
+NEEDED = [re.match(r"[\w-]+", item)[0].replace("-", "_") for item in requires("samzapy") if "extra ==" not in item]
+
+
+@pytest.mark.parametrize("module", ["samzapy", "samzapy.runner", "py4j", *NEEDED])
 def test_a_package_that_the_worker_lacks_is_named_with_what_to_do(module):
     with pytest.raises(EnvironmentFailure) as caught:
         why(f"ModuleNotFoundError: No module named '{module}'")
@@ -86,6 +92,16 @@ def test_a_package_that_the_worker_lacks_is_named_with_what_to_do(module):
         f"the executors' Python has no {module}: install samzapy there, or name another Python "
         "(job.spark.conf.spark.pyspark.python; with a session of your own PYSPARK_PYTHON, set before it is made)"
     )
+
+
+def test_a_job_of_spark_outlasts_the_default_time_out_of_sockets():
+    near, far = socket.socketpair()
+    with near, far:
+        near.settimeout(0.01)
+        client = SimpleNamespace(get_thread_connection=lambda: SimpleNamespace(socket=near))
+        context = SimpleNamespace(_gateway=SimpleNamespace(_gateway_client=client))
+        tasks = SimpleNamespace(collect=near.gettimeout)
+        assert SparkApplication(None, context, Master.parse("local[1]")).collect(tasks) is None
 
 
 def test_a_python_that_an_executor_does_not_have_is_named():

@@ -136,7 +136,8 @@ def test_the_spark_of_the_process_is_used_and_else_a_new_one(monkeypatch):
 class Session:
     """A context of pyspark: the files that it ships, and what it tells the workers of a function."""
 
-    _jsc = _gateway = None
+    _jsc = None
+    _gateway = SimpleNamespace(_gateway_client=SimpleNamespace(get_thread_connection=lambda: None))
 
     def __init__(self, master):
         self.master, self.environment, self._python_includes = master, {"PYTHONHASHSEED": "0"}, ["own.zip"]
