@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +18,8 @@ from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive, Facts, HttpAddress, UserFailure
 from samzapy.job.planner import replica_of
+
+logger = logging.getLogger(__name__)
 
 #: Reports that a coordinator answers a second, and reports of a standby in the time of one of a container.
 BEATS, STANDBY_BEATS = 200, 4
@@ -74,6 +77,8 @@ class Coordinator:
         # A lease has room for three reports, so the figures of a container are known as long as its lease.
         self._progress = Progress((*ids, *self._standbys), now, lag_s, lease_s / STALE_AFTER)
         self._ran: set[str] = set()
+        #: The standbys that have failed since they ran.
+        self._failing: set[str] = set()
         #: The HTTP ports of the newest attempts, by container, from their first reports on; none of a run that has lost
         #: the job. Any thread may look an entry up.
         self.ports: dict[str, HttpAddress] = {}
@@ -166,6 +171,7 @@ class Coordinator:
                 self._newest = self._clock.monotonic()
                 if report.phase == "running":
                     self._ran.add(report.container_id)
+                    self._failing.discard(report.container_id)
                 self._progress.update(report, self._newest)
                 self._clocks.update(report.clocks)
                 if report.port is not None:
@@ -194,8 +200,11 @@ class Coordinator:
                 failure = replace(failure, message=failure.message + same, permanent=True)
             self._leases.finish(failure.container_id, failure.epoch, ContainerState.LOST)
             if failure.container_id not in self._standbys:
-                # A failed standby does not affect the job; Spark reports it to the driver.
                 self._progress.fail(failure)
+            elif failure.container_id not in self._failing:
+                # It does not affect the job, which lacks the copies until it runs.
+                self._failing.add(failure.container_id)
+                logger.warning("standby %s failed, and starts again: %s", failure.container_id, failure.message)
             if failure.error == JobTakenOver.__name__:
                 self._abandon(failure.message)
         if failure.user is not None and times == 1:

@@ -100,7 +100,7 @@ def test_an_attempt_that_starts_again_in_place_keeps_its_sums():
     assert (status.processed, status.commits, status.counts) == (14, 4, {"errors.process.skipped": 5})
 
 
-def test_standbys_are_told_apart_from_the_containers_and_their_failures_are_not_the_jobs():
+def test_standbys_are_told_apart_from_the_containers_and_their_failures_are_not_the_jobs(caplog):
     standby = replace(MODEL.containers[0], id="0-1")
     coordinator = Coordinator("job", JobSpec(replace(MODEL, standbys=(standby,)), {}), 15.0)
     assert coordinator.knows("0-1")
@@ -110,7 +110,9 @@ def test_standbys_are_told_apart_from_the_containers_and_their_failures_are_not_
     assert [container.id for container in status.containers] == ["0", "1"]
     assert [(told.id, told.state, told.remaining) for told in status.standbys] == [("0-1", "running", 2)]
     assert status.remaining is None
-    coordinator.fail(ContainerFailure("0-1", lease.epoch, "RestoreError", "no", 1))
+    for _ in range(3):
+        coordinator.fail(ContainerFailure("0-1", lease.epoch, "RestoreError", "no", 1))
+    assert caplog.messages == ["standby 0-1 failed, and starts again: no"]
     assert coordinator.status().failed == 0
     assert coordinator.status().standbys[0].state == "lost"
 

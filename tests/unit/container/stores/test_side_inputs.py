@@ -40,7 +40,7 @@ class Failing(SideInputsProcessor):
 
 class Unmade(LatestRates):
     def __init__(self):
-        raise KeyError("made")
+        raise SystemExit(0)
 
 
 class RateTask(StreamTask, InitableTask, WindowableTask):
@@ -186,7 +186,7 @@ def test_a_crash_while_the_store_follows_processes_no_message_twice(tmp_path):
 @pytest.mark.parametrize(
     ("processor", "key", "error", "text"),
     [
-        (Unmade, "USD", TaskFailed, r"^Partition 0/rates: Unmade\(\) failed: KeyError: 'made' .*test_side_inputs"),
+        (Unmade, "USD", TaskFailed, r"^Partition 0/rates: Unmade\(\) failed: SystemExit: 0 .*test_side_inputs"),
         (Failing, "USD", TaskFailed, r"^Partition 0/rates: processor at mem\.rates\[0\]@0: KeyError"),
         (Failing, "GBP", StoreCorrupted, "^a block$"),
     ],

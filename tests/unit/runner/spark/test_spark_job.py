@@ -104,28 +104,26 @@ def test_a_job_of_spark_outlasts_the_default_time_out_of_sockets():
         assert SparkApplication(None, context, Master.parse("local[1]")).collect(tasks) is None
 
 
-def test_a_python_that_an_executor_does_not_have_is_named():
-    with pytest.raises(
-        EnvironmentFailure, match=r"^an executor cannot run ./env/bin/python: name another Python \(job"
-    ):
-        why('java.io.IOException: Cannot run program "./env/bin/python": error=2, No such file or directory')
+OTHER = "samzapy 0.1 is installed for the executor's Python, the driver has 0.2"
 
 
-def test_another_samzapy_on_the_worker_is_told_with_both_versions():
-    with pytest.raises(EnvironmentFailure) as caught:
-        why("samzapy.errors.EnvironmentFailure: samzapy 0.1 is installed for the executor's Python, the driver has 0.2")
-    assert str(caught.value) == "samzapy 0.1 is installed for the executor's Python, the driver has 0.2"
-
-
-def test_a_samzapy_on_the_worker_that_is_older_than_the_task_is_told_to_be_replaced():
-    with pytest.raises(EnvironmentFailure) as caught:
-        why(
-            "AttributeError: Can't get attribute 'run_task' on <module 'samzapy.runner.spark.worker' from "
-            "'/x/worker.py'>"
-        )
-    assert str(caught.value) == (
-        f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there"
-    )
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            'java.io.IOException: Cannot run program "./p": error=2',
+            "an executor cannot run ./p: name another Python (job",
+        ),
+        (f"samzapy.errors.EnvironmentFailure: {OTHER}", OTHER),
+        (
+            "AttributeError: Can't get attribute 'run_task' on <module 'samzapy.runner.spark.worker' from '/x/worker.py'>",
+            f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there",
+        ),
+    ],
+)
+def test_another_python_or_samzapy_on_an_executor_is_named(text, message):
+    with pytest.raises(EnvironmentFailure, match=f"^{re.escape(message)}"):
+        why(text)
 
 
 def test_a_worker_refuses_the_task_of_another_version_before_it_unpickles_anything():
