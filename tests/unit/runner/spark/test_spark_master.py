@@ -29,15 +29,11 @@ def test_another_address_is_refused_with_what_is_allowed(address):
         Master.parse(address)
 
 
-def test_the_default_has_a_slot_for_each_container():
-    assert Master.default(3).address == "local[3]"
-
-
 def test_endless_containers_beyond_the_slots_are_refused_with_all_numbers():
     with pytest.raises(ConfigError) as refused:
         Master.parse("local[1]").check_slots(4)
     assert "4 endless containers need 4 slots, local[1] has 1: 3 would never run" in str(refused.value)
-    Master.parse("local[4]").check_slots(4)
+    Master.default(4).check_slots(4)
     Master.parse("spark://host:7077").check_slots(4)
 
 
