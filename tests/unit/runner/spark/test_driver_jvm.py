@@ -55,8 +55,8 @@ def test_the_end_of_a_jvm_leaves_the_gateway_of_a_session_that_the_program_has_s
     program(r"""printf '\000\000\000\001\000\000\000\001s' >"$_PYSPARK_DRIVER_CONN_INFO_PATH.part"
 mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.part" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
 cat""")
-    client = SimpleNamespace(get_thread_connection=lambda: None)
-    ours, theirs = (SimpleNamespace(shutdown=lambda: None, jvm=object(), _gateway_client=client) for _ in range(2))
+    ours, theirs = (SimpleNamespace(shutdown=lambda: None, jvm=object()) for _ in range(2))
+    ours._gateway_client = SimpleNamespace(get_thread_connection=lambda: None)
     monkeypatch.setattr(jvm, "launch_gateway", lambda: ours)
     known = theirs if of_the_program else ours
     monkeypatch.setattr(SparkContext, "_gateway", known)

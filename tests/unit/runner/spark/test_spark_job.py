@@ -116,7 +116,7 @@ OTHER = "samzapy 0.1 is installed for the executor's Python, the driver has 0.2"
         ),
         (f"samzapy.errors.EnvironmentFailure: {OTHER}", OTHER),
         (
-            "AttributeError: Can't get attribute 'run_task' on <module 'samzapy.runner.spark.worker' from '/x/worker.py'>",
+            "AttributeError: Can't get attribute 'run_task' on <module 'samzapy.runner.spark.worker' from '/x.py'>",
             f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there",
         ),
     ],

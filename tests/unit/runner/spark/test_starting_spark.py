@@ -53,20 +53,13 @@ def starting(spark, log):
     return begun(start)
 
 
-def test_spark_starts_in_a_thread_and_is_stopped_in_the_end():
-    spark, log = Spark(), []
+@pytest.mark.parametrize("failure", [(), (RuntimeError("no executors"),)])
+def test_spark_starts_in_a_thread_warm_or_not_and_is_stopped_in_the_end(failure):
+    spark, log = Spark(*failure), []
     with starting(spark, log) as begun:
-        assert begun.application() is spark
         begun.warm()
+        assert begun.application() is spark
     assert spark.warmed == 1
-    assert log == [False, "stopped"]
-
-
-def test_a_spark_that_does_not_become_warm_is_taken_as_it_is():
-    spark, log = Spark(RuntimeError("no executors")), []
-    with starting(spark, log) as begun:
-        begun.warm()
-        assert begun.application() is spark
     assert log == [False, "stopped"]
 
 
