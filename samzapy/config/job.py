@@ -262,10 +262,7 @@ def parse_links(reader: Reader) -> Mapping[str, str]:
 #: The settings of Spark that a job needs, with the reasons. Other values are refused.
 FIXED = {
     "spark.speculation": ("false", "a second copy of a running task would write the same state"),
-    "spark.dynamicAllocation.enabled": (
-        "false",
-        "containers never end, so it saves nothing, and a standby waits for an executor",
-    ),
+    "spark.dynamicAllocation.enabled": ("false", "containers never end, and a standby waits for an executor"),
     "spark.python.worker.reuse": ("false", "clients and stores must not outlive their task"),
     "spark.python.worker.killOnIdleTimeout": ("false", "a container sends Spark nothing, so it would be killed"),
     "spark.python.use.daemon": ("true", "a worker has to end with its executor"),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from samzapy.clock import STALE_AFTER, SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import Clocks, KeptClocks
-from samzapy.coordinator.leases import ENDED_WELL, ContainerState, Leases
+from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.overview.history import History
 from samzapy.coordinator.progress import Progress, SameFailures
 from samzapy.coordinator.status import ContainerFailure, JobStatus
@@ -146,9 +146,10 @@ class Coordinator:
         normally, or if its process has registered another container since: Spark reuses a process after its attempt."""
         with self._lock:
             process = self._processes.get(container_id)
-            if process is None or self._leases.standing(container_id).state in ENDED_WELL:
+            ended_well = self._leases.standing(container_id).state in {ContainerState.DONE, ContainerState.WAITING}
+            if process is None or ended_well or self._last_of.get(process.identity) != container_id:
                 return None
-            return process if self._last_of.get(process.identity) == container_id else None
+            return process
 
     def overdue(self) -> Sequence[tuple[str, int, int | None]]:
         """The attempts with expired leases that have not reported their end: container, epoch and Spark's id of the

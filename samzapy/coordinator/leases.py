@@ -39,10 +39,6 @@ class ContainerState(Enum):
     """The last attempt ended well."""
 
 
-#: The states of a container whose last attempt, if there was one, ended well.
-ENDED_WELL = (ContainerState.DONE, ContainerState.WAITING)
-
-
 class Standing(NamedTuple):
     """The state of a container, the number of its attempts and the newest epoch (None before the first attempt)."""
 

@@ -221,20 +221,12 @@ class SparkRunner(Runner):
             services.callback(service.close)
             options.on_event(f"status page: {service.pinned_page}")
             options.on_page(service.pinned_page)
-            run = SparkRun(
-                prepared=prepared,
-                coordinator=coordinator,
-                service=service,
-                starting=starting,
-                code=code,
-                options=options,
-                signals=signals,
-            )
+            run = SparkRun(prepared, coordinator, service, starting, code, options, signals)
             outcome = run.run(self._clock)
         return replace(outcome, restart=None) if options.stop.asked else outcome
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SparkRun:
     """A claimed job: its coordinator with the service, the Spark that starts, and the user's code."""
 

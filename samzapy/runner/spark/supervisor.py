@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 
 from samzapy.clock import Clock
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.leases import ENDED_WELL, ContainerState
+from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.status import ContainerFailure, ContainerStatus, JobStatus
 from samzapy.errors import JobFailed, JobTakenOver
 from samzapy.job.planner import active_of
@@ -47,7 +47,7 @@ _FORGOTTEN_S = 40.0
 #: States of a container that Spark has to start.
 _LOST = ContainerState.LOST.value
 _WITHOUT_ATTEMPT = (ContainerState.WAITING.value, _LOST)
-_ENDED_WELL = tuple(state.value for state in ENDED_WELL)
+_ENDED_WELL = (ContainerState.WAITING.value, ContainerState.DONE.value)
 
 #: Starts the Spark job of a container, at one of the places if there is room. Calls the function when Spark has ended
 #: it.

@@ -24,6 +24,7 @@ import pickle
 import select
 import signal
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 import psutil
@@ -83,13 +84,10 @@ _HOST, _EXECUTOR = "--hostname", "--executor-id"
 
 def this_place() -> Place | None:
     """The executor of this process; None if it has none, as with a `local` master."""
-    try:
+    with suppress(psutil.Error):
         for parent in psutil.Process().parents():
-            result = place_of(parent.cmdline())
-            if result is not None:
+            if (result := place_of(parent.cmdline())) is not None:
                 return result
-    except psutil.Error:
-        return None
     return None
 
 
