@@ -93,8 +93,8 @@ _PRODUCER = {
 #: flush ends after its own time-out. In a transaction an abort takes everything back, and these properties would turn
 #: an error that it heals into a fatal one.
 _IN_ORDER = {"message.timeout.ms": "0"}
-#: Nobody reads a record before its transaction is committed, and a commit sends at once what still waits. A pass-through
-#: needs a fifth less CPU than with 1 ms.
+#: Nobody reads a record before its transaction is committed, and a commit sends at once what still waits. A
+#: pass-through needs a fifth less CPU than with 1 ms.
 _IN_TRANSACTION = {"linger.ms": "20"}
 _IN_ORDER_FIXED = {"enable.gapless.guarantee": "true"}
 _PRODUCER_FIXED = {"acks": "all", "enable.idempotence": "true", "partitioner": "murmur2_random"}
