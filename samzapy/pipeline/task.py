@@ -46,9 +46,9 @@ class PipelineTask(
     def init(self, context: Context) -> None:
         """Open the steps, the last ones first. Raises StoreError for stores of other steps."""
         plan = self.plan
-        self._check_steps(context)
         direct = plan.direct if context.job.tasks == 1 else ()
         self._opening = opening = Opening(context, plan.origins(context.task.ssps, direct), plan.own_streams, direct)
+        self._check_steps(context)
         receivers: dict[Step, Sequence[Receive]] = {}
         for step in reversed(plan.steps):
             ways = [receivers[child][number] for child, number in plan.children(step, direct)]

@@ -128,7 +128,7 @@ class TaskInstance:
         self.start = start
         self._replayed: Mapping[SystemStreamPartition, int] = {}
         self._serialized: Mapping[SystemStreamPartition, int] = dict(start.offsets)
-        self._closed = False
+        self._closed = True  # until `init`: without it there is nothing to close
         self._finish = user.finish
         self.task = user.task
         self.collector = user.collector
@@ -157,6 +157,7 @@ class TaskInstance:
 
     def init(self, context: Context) -> None:
         self.changelog_offsets = self.stores.offsets()
+        self._closed = False
         if isinstance(self.task, InitableTask):
             self.call("init", self.task.init, context)
 
@@ -343,7 +344,8 @@ class TaskInstance:
         self.publish(metrics)
 
     def close(self) -> None:
-        """Call the user's `close`, if there is one. Only the first call does anything, also if it raises."""
+        """Call the user's `close`, if there is one and `init` was called. Only the first call does anything, also if it
+        raises."""
         if not self._closed and isinstance(self.task, ClosableTask):
             self._closed = True
             self.call("close", self.task.close)

@@ -117,7 +117,8 @@ class ClosingTask(StreamTask, InitableTask, ClosableTask):
     orders: ClassVar[tuple] = ()
 
     def init(self, context):
-        self.name, self.store = context.task.task_name, context.get_store("s")
+        self.name = context.task.task_name
+        self.store = context.get_store("s")
 
     def process(self, envelope, collector, coordinator):
         self.collector = collector
@@ -159,6 +160,12 @@ def test_a_task_is_closed_once_also_if_the_close_of_another_one_fails(closing):
         with pytest.raises(TaskFailed, match="Partition 1: close failed: ValueError: told to"):
             driver.stop()
     assert Counter(ClosingTask.closed) == {"Partition 0": 1, "Partition 1": 1, "Partition 2": 1}
+
+
+def test_a_task_without_a_call_of_init_is_not_closed(closing):
+    with pytest.raises(StoreError, match="Partition 0: the job has no store 's'"):
+        TaskTestDriver(closing(), {key: JOB[key] for key in JOB if "stores." not in key}, partitions=2)
+    assert ClosingTask.closed == ["Partition 0"]
 
 
 class CarefreeTask(StreamTask, InitableTask):
