@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from samzapy.operators import folds
 from samzapy.operators.folds import Aggregation, grouped
-from samzapy.pipeline.functions import Batch, Expression, form_of, unnamed
+from samzapy.pipeline.functions import Batch, Expression, checked, form_of, unnamed
 from samzapy.pipeline.step import Opening, Receive, Step
 
 #: What of a message a fold takes: a function of its content, such as `field("size")`, or None for the content.
@@ -24,6 +24,10 @@ class Part:
 
     fold: Aggregation
     value: Value = None
+
+    def __post_init__(self) -> None:
+        if self.value is not None:
+            checked(self.value, 1)
 
     def add_all(self, accumulated: Any, messages: Sequence[Any]) -> Any:
         """The accumulated value, in plain form, after these messages."""
@@ -153,7 +157,7 @@ class Reduced(Aggregation):
 
     def __init__(self, function: Callable[[Any, Any], Any], kind: Any = None, *, plain: bool = False) -> None:
         """`kind`: the class of the values, which are kept in plain form. `plain`: so is the result."""
-        self._function, self._form = function, form_of(kind)
+        self._function, self._form = checked(function, 2), form_of(kind)
         self._result = deepcopy if plain or kind is None else self._form.from_plain
 
     @property

@@ -108,7 +108,7 @@ class Deduplicate(Step):
 
     kind: ClassVar[str] = "deduplicate"
     keeps_state: ClassVar[bool] = True
-    key: Callable[..., Any] | None
+    key: Callable[..., Any] | None = None
     capacity: int
     is_batched = False
 

@@ -81,12 +81,22 @@ def field(name: str) -> Expression:
     return Expression(of_all, of_one, name)
 
 
+#: The arguments of the functions that a step is given, by the name of its field.
+ARGUMENTS = {"function": (1, 2), "time": (1, 2), "key": (1, 2), "on": (1, 2), "joiner": (2,), "on_timer": (1,)}
+
+
+def checked(function: Any, *counts: int) -> Any:
+    """The function. Raises TypeError for anything that takes none of these numbers of arguments."""
+    if callable(function) and any(takes(function, count) for count in counts):
+        return function
+    hint = f"; the field of that name is field({function!r})" if isinstance(function, str) else ""
+    raise TypeError(f"expected a function (arguments: {' or '.join(map(str, counts))}), got {function!r:.100}{hint}")
+
+
 def of_batch(function: Callable[..., Any]) -> OfBatch:
-    """A user's function as a function of batches. Raises TypeError for anything that cannot be called."""
+    """A user's function as a function of batches."""
     if isinstance(function, Expression):
         return function.of_batch
-    if not callable(function):
-        raise TypeError(f"expected a function of the message, or of key and message, got {function!r:.100}")
     if wants_key(function):
         # Not `map`: a StopIteration of the user's function would end it silently.
         return lambda batch: [function(key, item) for key, item in zip(batch.keys, batch.messages, strict=True)]
@@ -99,8 +109,8 @@ def wants_key(function: Callable[..., Any]) -> bool:
 
 
 def of_pair(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """A user's function as a function of key and content."""
-    return function if wants_key(function) else lambda _, item: function(item)
+    """A user's function as a function of key and content. Raises TypeError."""
+    return function if wants_key(checked(function, 1, 2)) else lambda _, item: function(item)
 
 
 def returned_by(function: Callable[..., Any]) -> Any:
@@ -127,14 +137,9 @@ def name_of(function: Callable[..., Any]) -> str:
 
 def picked(batch: Batch, places: Sequence[int]) -> Batch:
     """The messages at these places, in order; a place may occur several times."""
-    return MessageBatch(
-        batch.ssp,
-        [batch.offsets[place] for place in places],
-        [batch.keys[place] for place in places],
-        [batch.messages[place] for place in places],
-        [batch.timestamps[place] for place in places],
-        None if not any(batch.headers) else [batch.headers[place] for place in places],
-    )
+    columns: list[Sequence[Any]] = [batch.offsets, batch.keys, batch.messages, batch.timestamps]
+    columns += [batch.headers] if any(batch.headers) else []
+    return MessageBatch(batch.ssp, *([column[place] for place in places] for column in columns))
 
 
 def selected(batch: Batch, wanted: Sequence[Any]) -> Batch:

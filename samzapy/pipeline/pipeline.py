@@ -18,11 +18,11 @@ from samzapy.operators.windows.windows import Emission
 from samzapy.pipeline.aggregates import Aggregate, Named, Part, Reduced
 from samzapy.pipeline.custom import Deduplicate, Handle, Lookups, Process
 from samzapy.pipeline.foreign import Answers, ByForeignKey, Subscriptions
-from samzapy.pipeline.functions import name_of, of_pair, returned_by
+from samzapy.pipeline.functions import ARGUMENTS, checked, name_of, of_pair, returned_by
 from samzapy.pipeline.plan import STEPS, Plan, check_name, free_name, in_order, stream_of, system_of
 from samzapy.pipeline.stateless import Filter, FlatMap, KeyBy, Map, Merge, Peek, Source, Through, To, ToSink
 from samzapy.pipeline.step import TIMERS, Step
-from samzapy.pipeline.tables import Changes, JoinOfTables, Lookup, TableFilter, TableMap, TableStore
+from samzapy.pipeline.tables import Changes, JoinOfTables, Lookup, TableFilter, TableStore
 from samzapy.pipeline.task import PipelineTask
 from samzapy.pipeline.timed import Joiner, JoinOfStreams, Late, Windows
 
@@ -97,11 +97,15 @@ class Pipeline:
         return self.plan.explain()
 
     def add(self, step: Step, name: str) -> Any:
-        """Add a step under a name, numbered if that is taken. Raises ValueError for another pipeline's input."""
+        """Add a step under a name, numbered if that is taken. Raises ValueError, TypeError for what it cannot use."""
         if "plan" in vars(self):
             raise RuntimeError(f"pipeline '{self.name}' has been run or explained: it takes no more steps")
         if foreign := [item.name for item in step.inputs if item not in self._steps]:
             raise ValueError(f"'{foreign[0]}' is a step of another pipeline than '{self.name}': steps do not mix")
+        given = vars(step)
+        for part in ARGUMENTS.keys() & given.keys():
+            if given[part] is not getattr(type(step), part, ...):  # a default
+                checked(given[part], *ARGUMENTS[part])
         step.name = free_name(name, {STEPS, TIMERS, *(item.name for item in self._steps)})
         self._steps.append(step)
         return step
@@ -162,9 +166,7 @@ class Stream(_Flow):
         kind = value_type if value_type is not None else returned_by(function)
         return self.then(Map(inputs=(self.step,), function=function, value_type=kind))
 
-    def map_values(self, function: Callable[..., Any], value_type: Any = None) -> Stream:
-        """Kafka Streams' name of `map`."""
-        return self.map(function, value_type)
+    map_values = map  # noqa: A003  # Kafka Streams' name of it
 
     def flat_map(self, function: Callable[..., Any], value_type: Any = None) -> Stream:
         """Each of the results of `function` for each message, under the same key."""
@@ -231,6 +233,8 @@ class Stream(_Flow):
         self, windows: WindowDefinition, *, emit: Emission | None = None, idle: Duration | None = None, name: str = ""
     ) -> Windowed:
         """The messages in windows of event time; see `samzapy.operators.windows`."""
+        if not isinstance(windows, WindowDefinition):
+            raise TypeError(f"window: expected windows such as Tumbling('1m'), got {windows!r:.100}")
         return Windowed(self.together(), windows, emit or OnClose(), idle, name)
 
     def join(
@@ -297,14 +301,8 @@ class Stream(_Flow):
             raise ValueError(f"a lookup with on=... needs table({table.path!r}, everywhere=True)")
         stream = self if everywhere else self.together()
         stored = table.stored()
-        step = Lookup(
-            inputs=(stream.step, stored),
-            joiner=joiner,
-            table=stored,
-            on=on,
-            inner=_sides(how, "inner", "left")[1],
-            value_type=returned_by(joiner),
-        )
+        kind, inner = returned_by(joiner), _sides(how, "inner", "left")[1]
+        step = Lookup(inputs=(stream.step, stored), joiner=joiner, table=stored, on=on, inner=inner, value_type=kind)
         return stream.then(step, name)
 
     def deduplicate(self, key: Callable[..., Any] | None = None, *, capacity: int = 100_000, name: str = "") -> Stream:
@@ -322,7 +320,7 @@ class Stream(_Flow):
     ) -> Stream:
         """The way down: `function(message, handle)`, with a state and timers; `handle.send` passes messages on."""
         keyed = self.together()
-        result = keyed.then(Process(inputs=(keyed.step,), function=function, on_timer=on_timer), name)
+        result = keyed.then(Process(inputs=(keyed.step,), function=checked(function, 2), on_timer=on_timer), name)
         result.keyed = False  # it may send under other keys
         return result
 
@@ -345,7 +343,7 @@ class Stream(_Flow):
             raise ValueError("map_async: concurrency is at least 1, retry at least 0, and rate_limit more than 0")
         step = Lookups(
             inputs=(self.step,),
-            function=function,
+            function=checked(function, 1),
             concurrency=concurrency,
             timeout_s=milliseconds(timeout, "timeout", 1) / 1000,
             retry=retry,
@@ -433,7 +431,7 @@ class Table(_Flow):
     def map_values(self, function: Callable[..., Any], value_type: Any = None) -> Table:
         """`function` of each row."""
         kind = value_type if value_type is not None else returned_by(function)
-        step = TableMap(inputs=(self.step,), function=function, value_type=kind)
+        step = Map(inputs=(self.step,), function=function, value_type=kind, of_table=True)
         return self.then(step, f"{self.path}-map")
 
     def join(

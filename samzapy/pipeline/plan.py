@@ -220,7 +220,7 @@ def _prefix(stream: SystemStream) -> str:
 
 def stream_of(name: str) -> SystemStream:
     """The stream `system.stream`. Raises ValueError."""
-    system, _, stream = name.partition(".")
+    system, _, stream = str(name).partition(".")
     if not system or not stream:
         raise ValueError(f"expected system.stream, like kafka.page-views, got {name!r}")
     return SystemStream(system, stream)

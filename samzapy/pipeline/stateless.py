@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from samzapy.api.collector import Sink
 from samzapy.api.stream import SystemStream
-from samzapy.pipeline.functions import Batch, Expression, made_of, of_batch, selected, with_columns
+from samzapy.pipeline.functions import Batch, Expression, made_of, of_batch, of_rows, selected, with_columns
 from samzapy.pipeline.step import Opening, Receive, Step
 
 
@@ -80,12 +80,13 @@ class Filter(Calling):
 
 @dataclass(eq=False, kw_only=True)
 class Map(Calling):
-    """Gives the result of `function` for each message, under the same key."""
+    """Gives the result of `function` for each message, under the same key. `of_table`: a deletion stays one."""
 
     kind: ClassVar[str] = "map"
+    of_table: bool = False
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        function = of_batch(self.function)
+        function = (of_rows if self.of_table else of_batch)(self.function)
         return [lambda batch: emit(with_columns(batch, messages=function(batch)))]
 
 

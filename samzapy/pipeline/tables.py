@@ -64,17 +64,6 @@ class TableFilter(Calling):
 
 
 @dataclass(eq=False, kw_only=True)
-class TableMap(Calling):
-    """The result of `function` for each row."""
-
-    kind: ClassVar[str] = "map"
-
-    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        function = of_rows(self.function)
-        return [lambda batch: emit(with_columns(batch, messages=function(batch)))]
-
-
-@dataclass(eq=False, kw_only=True)
 class Changes(Step):
     """The changes of a table as a stream, without its deletions."""
 

@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.errors import ConfigError, EnvironmentFailure, TaskFailed
-from samzapy.pipeline import Count, Pipeline, TimeRules, Tumbling, Within
+from samzapy.pipeline import Count, Pipeline, Sum, Tumbling, Within
 from samzapy.testing.pipeline import PipelineDriver
 
 TWO_AND_THREE = {"one": 2, "two": 3}
@@ -79,28 +79,6 @@ def test_inputs_of_unequal_counts_that_never_meet_run(pipeline, shape):
         driver.send("one", 1, key="a")
 
 
-def test_the_kinds_of_a_join_that_it_does_not_know_are_refused(pipeline):
-    (one, two), (rows, others) = streams(pipeline), tables(pipeline)
-    for join in (
-        lambda how: rows.join(others, on=str, how=how),
-        lambda how: one.join(rows, how=how),
-        lambda how: one.join_as_of(two, how=how),
-    ):
-        with pytest.raises(ValueError, match="how: this join is one of inner, left, got 'outer'"):
-            join("outer")
-    with pytest.raises(ValueError, match="how: this join is one of inner, left, outer, got 'right'"):
-        rows.join(others, how="right")
-
-
-def test_options_of_another_join_are_refused(pipeline):
-    (one, two), (rows, _) = streams(pipeline), tables(pipeline)
-    with pytest.raises(ValueError, match=r"takes no on="):
-        one.join(two, within=Within("1s"), on=str)
-    for options in ({"within": Within("1s")}, {"rules": TimeRules(lateness="1s")}):
-        with pytest.raises(ValueError, match="within and rules belong to two streams"):
-            one.join(rows, **options)
-
-
 @pytest.mark.parametrize("value", ["0", "-1"])
 def test_a_pipeline_without_its_timer_is_refused(pipeline, value):
     pipeline.stream("kafka.in").count()
@@ -122,22 +100,35 @@ def test_a_table_may_have_the_name_of_a_store_of_the_pipeline(pipeline, name):
         assert driver.outputs("out").messages == ["timer"]
 
 
-HINT = r"expected an aggregation such as Count\(\) for name, got 'minutes'; a window's "
-PARTS = [({}, ValueError, "by name"), ({"key": Count()}, ValueError, "'key'"), ({"name": "minutes"}, TypeError, HINT)]
+AS_OF, PRESENT = "how: this join is one of inner, left, got 'outer'", "within and rules belong to two streams"
+MISUSED = [
+    (lambda one, two, rows: rows.join(rows, on=str, how="outer"), AS_OF),
+    (lambda one, two, rows: one.merge(Pipeline("q").stream("kafka.in")), "'in' is a step of another pipeline than 'p'"),
+    (lambda one, two, rows: rows.join(Pipeline("q").table("kafka.in")), "'in' is a step of another pipeline than 'p'"),
+    (lambda one, two, rows: one.join_as_of(two, how="outer"), AS_OF),
+    (lambda one, two, rows: rows.join(rows, how="right"), "how: this join is one of inner, left, outer, got 'right'"),
+    (lambda one, two, rows: one.join(two, within=Within("1s"), on=str), r"takes no on="),
+    (lambda one, two, rows: one.join(rows, within=Within("1s")), PRESENT),
+    (lambda one, two, rows: one.window(Tumbling("1m")).aggregate(key=Count()), "'key'"),
+    (
+        lambda one, two, rows: one.window(Tumbling("1m")).aggregate(name="w"),
+        r"such as Count\(\) for name, got 'w'; a window's ",
+    ),
+    (lambda one, two, rows: one.window("1m"), r"windows such as Tumbling\('1m'\), got '1m'"),
+    (lambda one, two, rows: one.key_by("page"), r"\(arguments: 1 or 2\), got 'page'; .* field\('page'\)"),
+    (lambda one, two, rows: rows.map_values(None), "1 or 2.*None"),
+    (lambda one, two, rows: one.filter(lambda: True), "1 or 2.*<lambda>"),
+    (lambda one, two, rows: one.aggregate(sum=Sum("size")), r"arguments: 1\).*field\('size'\)"),
+    (lambda one, two, rows: one.reduce(abs), "arguments: 2.*abs"),
+    (lambda one, two, rows: one.process(lambda n: n), "arguments: 2.*<lambda>"),
+    (lambda one, two, rows: one.join(rows, "left"), "arguments: 2.*'left'"),
+]
 
 
-@pytest.mark.parametrize(("parts", "error", "reason"), PARTS)
-def test_an_aggregation_of_a_window_without_a_name_of_its_own_is_refused(pipeline, parts, error, reason):
-    with pytest.raises(error, match=reason):
-        pipeline.stream("kafka.one").window(Tumbling("1m")).aggregate(**parts)
-
-
-def test_steps_of_two_pipelines_do_not_mix(pipeline):
-    one, rows, other = pipeline.stream("kafka.one"), pipeline.table("kafka.rows"), Pipeline("other")
-    mixes = {one.merge: other.stream("kafka.two"), one.join: other.table("kafka.two"), rows.join: tables(other)[1]}
-    for mix, two in mixes.items():
-        with pytest.raises(ValueError, match=r"'two\S*' is a step of another pipeline than 'p'"):
-            mix(two)
+@pytest.mark.parametrize(("build", "reason"), MISUSED)
+def test_what_a_step_cannot_work_with_is_refused_where_it_is_given(pipeline, build, reason):
+    with pytest.raises((TypeError, ValueError), match=reason):
+        build(*streams(pipeline), pipeline.table("kafka.rows"))
 
 
 def test_late_messages_of_windows_without_an_aggregation_are_refused(pipeline):
