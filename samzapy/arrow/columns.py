@@ -94,7 +94,7 @@ def _message_columns(pa: Any, messages: Sequence[Any], kinds: Sequence[Any]) -> 
     if kind is dict and any(item is not None for item in messages):
         try:
             structs = pa.array(messages)
-        except (pa.ArrowException, TypeError, OverflowError) as cause:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
             raise TypeError(f"messages cannot be columns: {cause}") from cause
         for field in structs.type:
             if check := check_of(field.type, check_of_found):
@@ -207,27 +207,34 @@ def _check_items(check: Check, values: Sequence[Any]) -> None:
 
 def check_of_typed(kind: Any) -> Check | None:
     """The check for a type that an annotation gives: the values may have other types."""
-    types_of = pyarrow().types
-    if types_of.is_int64(kind):
+    if pyarrow().types.is_int64(kind):
         return partial(_refuse, "int", int, lambda value: int(value) != value)
-    if types_of.is_timestamp(kind):
-        return partial(_refuse, "datetime", datetime, lambda value: isinstance(value, Number))
-    if types_of.is_duration(kind):
-        return partial(_refuse, "timedelta", timedelta, lambda value: isinstance(value, Number))
-    return _check_of_day_or_clock(kind)
+    return _check_of_any(kind)
 
 
 def check_of_found(kind: Any) -> Check | None:
     """The check for a type that pyarrow has inferred from the values."""
-    return _refuse_some_zones if pyarrow().types.is_timestamp(kind) else _check_of_day_or_clock(kind)
+    return _refuse_some_zones if pyarrow().types.is_timestamp(kind) else _check_of_any(kind)
 
 
-def _check_of_day_or_clock(kind: Any) -> Check | None:
+#: pyarrow takes numbers, and what becomes one by `int`, for times and durations.
+_NUMBERS = (Number, UUID)
+
+
+def _check_of_any(kind: Any) -> Check | None:
     types_of = pyarrow().types
-    if types_of.is_date(kind):
-        return partial(_refuse, "a date without a time", date, lambda value: isinstance(value, (datetime, Number)))
-    if types_of.is_time(kind):
-        return partial(_refuse, "a time without a zone", None, _has_zone)
+    for fits, kept, expected, changed in (
+        (types_of.is_date, date, "a date without a time", (datetime, *_NUMBERS)),
+        (types_of.is_time, None, "a time without a zone", _has_zone),
+        (types_of.is_timestamp, datetime, "datetime", _NUMBERS),
+        (types_of.is_duration, timedelta, "timedelta", _NUMBERS),
+        (types_of.is_binary, bytes, "bytes", (str,)),
+        (types_of.is_string, str, "str", (bytes, bytearray)),
+        (types_of.is_floating, float, "a number", (bool, UUID)),
+        (types_of.is_integer, int, "int", (bool, UUID)),
+    ):
+        if fits(kind):
+            return partial(_refuse, expected, kept, changed)
     return None
 
 
@@ -235,17 +242,18 @@ def _has_zone(value: Any) -> bool:
     return getattr(value, "tzinfo", value) is not None
 
 
-def _refuse(expected: str, kept: type | None, changes: Callable[[Any], bool], values: Sequence[Any]) -> None:
-    """Refuse the values that the column `changes`. It changes no value of the class `kept`, so these cost next to
-    nothing."""
+def _refuse(expected: str, kept: type | None, changes: Any, values: Sequence[Any]) -> None:
+    """Refuse the values that the column `changes`, a function or classes. It changes no value of the class `kept`, so
+    these cost next to nothing."""
     if set(map(type, values)) <= {kept, types.NoneType}:
         return
     for value in values:
-        if value is not None and changes(value):
+        if value is not None and (changes(value) if callable(changes) else isinstance(value, changes)):
             raise TypeError(f"expected {expected}, got {value}")
 
 
 def _refuse_some_zones(values: Sequence[Any]) -> None:
+    _refuse("datetime", datetime, _NUMBERS, values)
     if len({getattr(item, "tzinfo", None) is None for item in values if item is not None}) > 1:
         raise TypeError("expected times that all have a zone, or none, got both")
 

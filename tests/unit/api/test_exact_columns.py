@@ -3,6 +3,7 @@
 from dataclasses import InitVar, dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any, ClassVar, List, NamedTuple, Optional, Sequence, Set, Union  # noqa: UP035  # the old names
+from uuid import UUID
 
 import pandas as pd
 import pyarrow as pa
@@ -111,10 +112,22 @@ def test_a_time_of_day_of_dicts_and_keys_does_not_lose_its_zone():
         batch_of("x", keys=[time(10, tzinfo=EAST)]).to_arrow()
 
 
-@pytest.mark.parametrize("messages", [[date(2024, 1, 1), NAIVE], [NAIVE, date(2024, 1, 1)]])
-def test_dates_and_times_are_no_common_column(messages):
-    with pytest.raises(TypeError, match="column 'message': "):
-        batch_of(*messages).to_arrow()
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"message": value}])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (date(2024, 1, 1), NAIVE),
+        (False, 1.5),
+        (NAIVE, 5),
+        (NAIVE, float("nan")),
+        ("a", b"a"),
+        (timedelta(1), UUID(int=5)),
+    ],
+)
+def test_values_of_different_kinds_are_no_common_column(pair, wrap):
+    for messages in (pair, pair[::-1]):
+        with pytest.raises(TypeError, match=r"column 'message': |messages cannot be columns: "):
+            batch_of(*map(wrap, messages)).to_arrow()
 
 
 @dataclass
