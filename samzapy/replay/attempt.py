@@ -14,11 +14,13 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from samzapy.api.batch import BatchTask
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.task import WindowableTask
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.error_policy import ErrorPolicy
 from samzapy.config.job import JobConfig
@@ -38,7 +40,7 @@ from samzapy.job.planner import ContainerModel
 from samzapy.metrics import Registry
 from samzapy.replay.history import FROM_EMPTY, CommittedRecords, Place, committed_range, lost_state, state_wanted
 from samzapy.replay.past import Past, PastCheckpoints, Row
-from samzapy.replay.plan import Plan
+from samzapy.replay.plan import MOST_WINDOWS, Plan
 from samzapy.replay.recording import Input, Recorder, RecordingEngines, Step, Values
 from samzapy.replay.user_class import Watch, watched
 from samzapy.serializers import task_serdes
@@ -165,6 +167,8 @@ class Replay:
         kind = load_task_class(job.task.task_class)
         # A poll of several records passes them on by partition, at one time, and so would change their order.
         self._poll = (job.task.poll_batch_size or _BATCH_POLL) if issubclass(kind, BatchTask) else 1
+        window_s = job.task.window_ms / 1000 if issubclass(kind, WindowableTask) else 0.0
+        self._silence_s = (MOST_WINDOWS - 1) * window_s if window_s > 0 else inf
         self.planned = planned
         self.failure: SamzapyError | None = None
         self.stopped_by_task = False
@@ -262,6 +266,8 @@ class Replay:
         """Run everything that is due before that time, in order."""
         loop, clock = self._loop, self._clock
         end = clock.monotonic() + max(0, time_ms - clock.wall_ms()) / 1000
+        # Half a millisecond a window: those of a year of silence, or before a time far ahead, would take a day.
+        clock.advance_to(max(clock.monotonic(), end - self._silence_s))
         while self.failure is None and not loop.stopping and loop.due_at <= end:
             clock.advance_to(max(loop.due_at, clock.monotonic()))
             yield self._step("windows and timers", (), partial(_turns, loop))

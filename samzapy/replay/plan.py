@@ -36,6 +36,10 @@ from samzapy.storage.spec import check_checkpoints, store_specs
 from samzapy.system.clients import KnownStreams, SystemClients, traits_of
 
 
+#: The windows that come between two records, at most.
+MOST_WINDOWS = 1_000
+
+
 @dataclass(frozen=True)
 class Request:
     """The request for a replay, as on the command line. `until`: the last record. `start`: the first record that is
@@ -259,7 +263,8 @@ def _unknown(config: JobConfig, kind: type[AnyTask], task: TaskModel, checkpoint
     if issubclass(kind, (AsyncStreamTask, CoroutineTask)):
         yield "the order in which messages ended is not recorded: each ends before the next one begins"
     if issubclass(kind, (WindowableTask, TimerTask)):
-        yield "the wall clock is not recorded: it stands at the times of the records, for windows and wall-clock timers"
+        calls = f"windows (the last {MOST_WINDOWS:,} of a silence) and wall-clock timers"
+        yield f"the wall clock is not recorded: it stands at the times of the records, for {calls}"
     for store in config.stores.values():
         if store.source is not None:
             now = "are read as they are now: their earlier contents are not recorded"

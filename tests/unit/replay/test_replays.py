@@ -119,6 +119,8 @@ def test_windows_come_at_the_times_of_the_records(new_job):
         ("local.in[0]@3", 5000),
     ]
     assert after == {"/a": 4, "windows": 2}
+    job.send([("/a", {}, 100 * 365 * 86_400)])
+    assert job.replay("4", start="0", from_empty=True)[1] == {"/a": 5, "windows": 2 + 1_000}
 
 
 @pytest.fixture
