@@ -35,7 +35,6 @@ from samzapy.storage.changelog.topic import check_end, delete_retention_ms, scan
 from samzapy.storage.spec import check_checkpoints, store_specs
 from samzapy.system.clients import KnownStreams, SystemClients, traits_of
 
-
 #: The windows that come between two records, at most.
 MOST_WINDOWS = 1_000
 
