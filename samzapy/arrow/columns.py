@@ -225,7 +225,7 @@ def _check_of_any(kind: Any) -> Check | None:
     types_of = pyarrow().types
     for fits, kept, expected, changed in (
         (types_of.is_date, date, "a date without a time", (datetime, *_NUMBERS)),
-        (types_of.is_time, None, "a time without a zone", _has_zone),
+        (types_of.is_time, None, "a time without a zone", lambda value: getattr(value, "tzinfo", value) is not None),
         (types_of.is_timestamp, datetime, "datetime", _NUMBERS),
         (types_of.is_duration, timedelta, "timedelta", _NUMBERS),
         (types_of.is_binary, bytes, "bytes", (str,)),
@@ -236,10 +236,6 @@ def _check_of_any(kind: Any) -> Check | None:
         if fits(kind):
             return partial(_refuse, expected, kept, changed)
     return None
-
-
-def _has_zone(value: Any) -> bool:
-    return getattr(value, "tzinfo", value) is not None
 
 
 def _refuse(expected: str, kept: type | None, changes: Any, values: Sequence[Any]) -> None:

@@ -35,9 +35,6 @@ from samzapy.storage.changelog.topic import check_end, delete_retention_ms, scan
 from samzapy.storage.spec import check_checkpoints, store_specs
 from samzapy.system.clients import KnownStreams, SystemClients, traits_of
 
-#: The windows that come between two records, at most.
-MOST_WINDOWS = 1_000
-
 
 @dataclass(frozen=True)
 class Request:
@@ -279,6 +276,8 @@ def _when(checkpoint: Checkpoint) -> str:
 #: `kafka.in[3]@17`, and a batch: `kafka.in[3]@12 to 17`. Other words may stand around it, as in a log line.
 _NAMED = re.compile(r"(?P<ssp>[^\s\[\]]+\[\d{1,9}\])@(?P<first>\d{1,18})(?: to (?P<last>\d{1,18}))?")
 _BARE = re.compile(r"\d{1,18}")
+#: The windows that come between two records, at most.
+MOST_WINDOWS = 1_000
 _FORM = "expected an offset, or one with its partition like kafka.in[3]@17"
 
 
