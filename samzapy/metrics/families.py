@@ -165,7 +165,6 @@ _STORE: Mapping[str, Family] = {
     "flushes": counter("store_flushes", "Flushes of changed objects to bytes."),
     "cached-entries": gauge("store_cache_entries", "Entries in the object cache."),
     "cached-bytes": gauge("store_cache_bytes", "Size of the object cache."),
-    "cache-budget-bytes": gauge("store_cache_budget_bytes", "Present size limit of the object cache."),
     "dirty-entries": gauge("store_dirty_entries", "Entries changed and not yet serialized."),
     "uncommitted-entries": gauge("store_uncommitted_entries", "Entries serialized and not yet committed."),
     "uncommitted-bytes": gauge("store_uncommitted_bytes", "Size of entries serialized and not yet committed, at most."),

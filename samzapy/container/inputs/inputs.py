@@ -135,6 +135,7 @@ class Inputs:
         for ssp, end in list(self._ends.items()):
             if offsets[ssp] >= end:
                 self._end(ssp)
+        self._pause()
 
     def poll(self, timeout_s: float) -> Polled:
         """Messages that have arrived, waiting up to `timeout_s` for the first; messages past an end are left out."""
@@ -144,7 +145,10 @@ class Inputs:
             return NOTHING
         full = sum(len(batch.offsets) for batch in batches) >= self._limits.records
         if self._ends:
+            open_ends = len(self._ends)
             batches = list(self._before_ends(batches))
+            if len(self._ends) < open_ends:
+                self._pause()
         self._raw.keep(batches)
         arrival_ms = self._clock.wall_ms()
         ends = {batch.ssp: batch.offsets[-1] + 1 for batch in batches}
@@ -191,6 +195,7 @@ class Inputs:
         if ssp not in self._finished:
             self._ends.setdefault(ssp, 0)
             self._end(ssp)
+            self._pause()
 
     def end_at(self, ends: Mapping[SystemStreamPartition, int]) -> None:
         """Set the ends of the partitions that have not ended; a smaller end that is already set stays."""
@@ -245,15 +250,16 @@ class Inputs:
 
     def _pass_ends(self) -> None:
         """Holes before an end (control records, compaction) deliver nothing: only the position passes them."""
-        for ssp, end in list(self._ends.items()):
-            if self._consumers[ssp.system].position(ssp) >= end:
-                self._end(ssp)
+        passed = [ssp for ssp, end in self._ends.items() if self._consumers[ssp.system].position(ssp) >= end]
+        for ssp in passed:
+            self._end(ssp)
+        if passed:
+            self._pause()
 
     def _end(self, ssp: SystemStreamPartition) -> None:
         del self._ends[ssp]
         self._ended.add(ssp)
         self._finished.add(ssp)
-        self._pause()
 
     def _pause(self) -> None:
         paused = self._held | self._finished

@@ -68,10 +68,6 @@ class CacheBudget:
         """Whether uncommitted bytes take so much of the budget that the container should commit."""
         return self._uncommitted > self.max_bytes // _UNCOMMITTED
 
-    def allowance(self, cache: CachedStore[Any, Any]) -> int:
-        """Bytes that the cache could hold now."""
-        return max(0, self.max_bytes - self.used + cache.size)
-
     def grant(self, cache: CachedStore[Any, Any]) -> int:
         """Make room for the cache; returns the bytes that it may hold until it asks again."""
         step = max(1, self.max_bytes // _STEP)

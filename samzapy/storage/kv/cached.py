@@ -430,8 +430,8 @@ class CachedStore(Entries, ScanningStore[K, V]):
         self._plain = frozenset()
 
     def metrics(self) -> dict[str, float]:
-        """`gets`, `hits`, `misses`, `puts`, `deletes`, `scans`, `flushes`, `cached-entries`, `dirty-entries`,
-        `cached-bytes`, and `cache-budget-bytes`: the most that they could be now."""
+        """`gets`, `hits`, `misses`, `puts`, `deletes`, `scans`, `flushes`, `cached-entries`, `dirty-entries` and
+        `cached-bytes`."""
         return {
             "gets": self._gets,
             "hits": self._gets - self._misses,
@@ -443,7 +443,6 @@ class CachedStore(Entries, ScanningStore[K, V]):
             "cached-entries": len(self._held),
             "dirty-entries": len(self._dirty),
             "cached-bytes": self.size,
-            "cache-budget-bytes": self._budget.allowance(self),
         }
 
 
