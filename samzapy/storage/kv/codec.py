@@ -204,7 +204,8 @@ class EntryCodec:
                 data = list(map(bytes, map(_view, map(to_bytes, values))))
         except Exception:  # noqa: BLE001 - found again, and named, one by one
             data = []
-        if len(data) != len(values) or not set(map(type, data)) <= _BYTES_OR_DELETED:
+        # A serde that extends a built-in one may make None, which would delete the key.
+        if len(data) != len(values) or not set(map(type, data)) <= (_BYTES_OR_DELETED if with_deletions else _BYTES):
             pairs = zip(keys, values, strict=True)
             return [None if value is None else self.encode_value(key, value) for key, value in pairs]
         if self._doubt is not None:
