@@ -137,6 +137,12 @@ def test_a_dead_letter_stream_that_nobody_writes_to_is_warned_of(load):
     )
 
 
+@pytest.mark.parametrize("inputs", ["kafka.in,kafka.dead", "kafka.de.*"])
+def test_dead_letters_that_are_inputs_are_warned_of(load, inputs):
+    (warning,) = load(LETTERS | {"task.error.process.policy": "dead-letter", "task.inputs": inputs}).warnings
+    assert warning.startswith("task.dead.letter.stream: kafka.dead is an input, too: ")
+
+
 @pytest.mark.parametrize(
     ("key", "value"), [("task.error.produce.policy", "skip"), ("task.drop.producer.errors", "true")]
 )
