@@ -57,7 +57,7 @@ class Process(Step):
     kind: ClassVar[str] = "process"
     function: Callable[[Any, Handle], object]
     on_timer: Callable[[Handle], object] | None = None
-    is_batched = False
+    is_batched = is_everywhere = False
 
     @property
     def stores(self) -> Mapping[str, StoreNeed]:

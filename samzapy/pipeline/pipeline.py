@@ -20,7 +20,7 @@ from samzapy.pipeline.custom import Deduplicate, Handle, Lookups, Process
 from samzapy.pipeline.foreign import Answers, ByForeignKey, Subscriptions
 from samzapy.pipeline.functions import ARGUMENTS, checked, name_of, of_pair, returned_by
 from samzapy.pipeline.plan import STEPS, Plan, check_name, free_name, in_order, stream_of, system_of
-from samzapy.pipeline.stateless import Filter, FlatMap, KeyBy, Map, Merge, Peek, Source, Through, To, ToSink
+from samzapy.pipeline.stateless import Broadcast, Filter, FlatMap, KeyBy, Map, Merge, Peek, Source, Through, To, ToSink
 from samzapy.pipeline.step import TIMERS, Step
 from samzapy.pipeline.tables import Changes, JoinOfTables, Lookup, TableFilter, TableStore
 from samzapy.pipeline.task import PipelineTask
@@ -74,7 +74,7 @@ class Pipeline:
             if step.kind == Late.kind and step.inputs[0].kind != Windows.kind:
                 raise ConfigError.of(step.name, None, "late() needs an aggregation of its windows, such as count()")
             if isinstance(step, To | ToSink | Through) and step.inputs[0].is_everywhere:
-                raise ConfigError.of(step.name, None, "each task would send all rows of a table that is everywhere")
+                raise ConfigError.of(step.name, None, "each task would send all messages: they are everywhere")
             if isinstance(step, Aggregate):
                 step.is_last = step not in followed
             if isinstance(step, Through):
@@ -110,16 +110,16 @@ class Pipeline:
         self._steps.append(step)
         return step
 
-    def repartition(self, step: Step, path: str, name: str = "") -> Stream:
+    def repartition(self, step: Step, path: str, name: str = "", kind: type[Through] = Through) -> Stream:
         """The messages of a step behind a stream of the job. Without a name of its own a step has one such stream,
         whoever reads it. Raises ValueError for a name that is taken."""
         if not name and step in self._repartitioned:
             return self._repartitioned[step]
         taken = {item.stream.stream for item in self._steps if isinstance(item, Through)}
         if name and f"{self.name}-{name}" in taken:
-            raise ValueError(f"through({name!r}): the pipeline has a stream of that name; choose another one")
+            raise ValueError(f"{kind.kind}({name!r}): the pipeline has a stream of that name; choose another one")
         stream = SystemStream(system_of(step), free_name(f"{self.name}-{name or path}", taken))
-        out = self.add(Through(inputs=(step,), stream=stream), f"{name or path}-out")
+        out = self.add(kind(inputs=(step,), stream=stream), f"{name or path}-out")
         source = Source(inputs=(out,), stream=stream, value_type=step.value_type, nulls=True)
         result = Stream(self, self.add(source, f"{name or path}-in"), path)
         if not name:
@@ -189,6 +189,12 @@ class Stream(_Flow):
         """Send the messages through a stream of the job, `PIPELINE-NAME`, partitioned by key."""
         name = check_name("name of a step", name) if name else ""
         return self.pipeline.repartition(self.step, self.path, name)
+
+    def broadcast(self, name: str = "") -> Stream:
+        """The messages in every task, through a stream of the job, `PIPELINE-NAME`, with a record for each task. They
+        are for lookups (`to_table()`) and `process`: tasks do not send on what all of them have."""
+        name = check_name("name of a step", name) if name else self.named("", Broadcast.kind)
+        return self.pipeline.repartition(self.step, self.path, name, Broadcast)
 
     def together(self) -> Stream:
         """The stream with all messages of a key in one task."""
@@ -298,7 +304,7 @@ class Stream(_Flow):
     def _lookup(self, table: Table, joiner: Joiner, how: str, on: Callable[..., Any] | None, name: str) -> Stream:
         everywhere = table.step.is_everywhere
         if on is not None and not everywhere:
-            raise ValueError(f"a lookup with on=... needs table({table.path!r}, everywhere=True)")
+            raise ValueError(f"a lookup with on=... needs table({table.path!r}, everywhere=True), or broadcast()")
         stream = self if everywhere else self.together()
         stored = table.stored()
         kind, inner = returned_by(joiner), _sides(how, "inner", "left")[1]

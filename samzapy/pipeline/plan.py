@@ -48,7 +48,7 @@ class Plan:
 
         def sources(step: Step) -> set[SystemStream]:
             if isinstance(step, Source):
-                return set() if step.everywhere else {step.stream}
+                return set() if step.is_everywhere else {step.stream}
             return set().union(*map(sources, step.inputs))
 
         return {

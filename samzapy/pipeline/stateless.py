@@ -30,7 +30,7 @@ class Source(Step):
 
     @property
     def is_everywhere(self) -> bool:
-        return self.everywhere
+        return self.everywhere or any(isinstance(parent, Broadcast) for parent in self.inputs)
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         time, latest = None if self.time is None else of_batch(self.time), task.times
@@ -183,13 +183,27 @@ class Through(Step):
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         if any(source.inputs == (self,) for source in task.direct):
             return [emit]
-        send = _sender(task, self.stream)
+        send = _sender(task, self.stream, self.partitions(task))
         if self.reads_contents:
             return [send]
         return [lambda batch: send(with_columns(batch, messages=[b"-"] * len(batch)))]
 
+    def partitions(self, task: Opening) -> Sequence[int]:
+        """The partitions that get each message; none: the one of its key."""
+        return ()
+
     def describe(self) -> str:
-        return f"through {self.stream}{'' if self.reads_contents else ', keys only'}"
+        return f"{self.kind} {self.stream}{'' if self.reads_contents else ', keys only'}"
+
+
+@dataclass(eq=False, kw_only=True)
+class Broadcast(Through):
+    """Sends each message to every task: each reads a partition of a stream of the job."""
+
+    kind: ClassVar[str] = "broadcast"
+
+    def partitions(self, task: Opening) -> Sequence[int]:
+        return range(task.context.job.tasks)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -206,7 +220,7 @@ class To(Step):
         return f"to {self.stream}"
 
 
-def _sender(task: Opening, stream: SystemStream) -> Receive:
+def _sender(task: Opening, stream: SystemStream, partitions: Sequence[int] = ()) -> Receive:
     def send(batch: Batch) -> None:
         inputs = batch.offsets if batch.offsets[0] >= 0 else None
         times: Sequence[Any] = batch.timestamps
@@ -214,7 +228,15 @@ def _sender(task: Opening, stream: SystemStream) -> Receive:
             times = [None if time < 0 else time for time in times]
         task.collector.send_batch(stream, batch.keys, batch.messages, timestamps=times, inputs=inputs)
 
-    return send
+    def send_to_all(batch: Batch) -> None:
+        rows = [row for row in range(len(batch)) for _ in partitions]
+        inputs = [batch.offsets[row] for row in rows] if batch.offsets[0] >= 0 else None
+        times = [None if batch.timestamps[row] < 0 else batch.timestamps[row] for row in rows]
+        keys, messages = [batch.keys[row] for row in rows], [batch.messages[row] for row in rows]
+        places = [*partitions] * len(batch)
+        task.collector.send_batch(stream, keys, messages, partition_keys=places, timestamps=times, inputs=inputs)
+
+    return send_to_all if partitions else send
 
 
 @dataclass(eq=False, kw_only=True)

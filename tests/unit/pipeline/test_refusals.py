@@ -145,12 +145,13 @@ def test_a_stream_between_steps_of_the_name_of_an_input_or_output_is_refused(pip
 
 
 SENT = [lambda rows: rows.to("kafka.out"), lambda rows: rows.changes().through(), lambda rows: rows.join(rows, on=str)]
+SENT += [lambda rows: rows.changes().broadcast().to("kafka.out")]
 
 
-@pytest.mark.parametrize("send", SENT, ids=["to", "through", "foreign key"])
+@pytest.mark.parametrize("send", SENT, ids=["to", "through", "foreign key", "broadcast"])
 def test_rows_that_each_task_has_are_sent_by_none(pipeline, send):
     send(pipeline.table("kafka.rows", everywhere=True))
-    with pytest.raises(ConfigError, match="each task would send all rows of a table that is everywhere"):
+    with pytest.raises(ConfigError, match="each task would send all messages: they are everywhere"):
         pipeline.explain()
 
 

@@ -1,5 +1,7 @@
 """A table that each task has whole."""
 
+from collections import Counter
+
 import pytest
 from rigs.pipeline_rig import Surroundings
 
@@ -10,9 +12,14 @@ from samzapy.pipeline import Pipeline
 from samzapy.testing.pipeline import PipelineDriver
 
 
-def joining():
+def joining(broadcast=False):
     pipeline = Pipeline("orders")
-    products = pipeline.table("shop.products", everywhere=True)
+    if broadcast:
+        rows = pipeline.stream("shop.products").broadcast()
+        rows.process(lambda row, handle: handle.send(row["name"])).to("shop.seen")
+        products = rows.to_table()
+    else:
+        products = pipeline.table("shop.products", everywhere=True)
     orders = pipeline.stream("shop.orders")
     orders.join(products, lambda order, row: [order["id"], row["name"]], on=lambda order: order["product"]).to(
         "shop.out"
@@ -20,8 +27,9 @@ def joining():
     return pipeline
 
 
-def test_each_task_finds_rows_of_all_partitions():
-    with PipelineDriver(joining(), partitions={"products": 3, "orders": 2}) as driver:
+@pytest.mark.parametrize("broadcast", [False, True])
+def test_each_task_finds_rows_of_all_partitions(broadcast):
+    with PipelineDriver(joining(broadcast), partitions={"products": 3, "orders": 2}) as driver:
         for number in range(6):
             driver.send("products", {"name": f"n{number}"}, key=f"p{number}", partition=number % 3)
         for number in range(6):
@@ -36,6 +44,20 @@ def test_a_start_reads_the_table_before_what_is_joined_with_it(tmp_path, monkeyp
     around.write("orders", [{"id": number, "product": f"p{number}"} for number in range(60)])
     around.write("products", [{"product": f"p{number}", "name": f"n{number}"} for number in range(60)], key="product")
     samzapy.run(pipeline, runner="local", until_end=True, progress=False)
+    assert sorted(message for _, message in around.read("out")) == [[number, f"n{number}"] for number in range(60)]
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "effectively-once", "at-least-once"])
+def test_a_broadcast_message_reaches_each_task_once_in_a_bounded_run(tmp_path, monkeypatch, guarantee):
+    monkeypatch.chdir(tmp_path)
+    pipeline = joining(broadcast=True)
+    around = Surroundings(pipeline, {"products": 3, "orders": 2, "out": 1, "seen": 1})
+    options = {"runner": "local", "until_end": True, "progress": False, "task_guarantee": guarantee}
+    around.write("products", [{"product": f"p{number}", "name": f"n{number}"} for number in range(60)], key="product")
+    samzapy.run(pipeline, **options)
+    assert Counter(message for _, message in around.read("seen")) == {f"n{number}": 3 for number in range(60)}
+    around.write("orders", [{"id": number, "product": f"p{number}"} for number in range(60)])
+    samzapy.run(pipeline, **options)
     assert sorted(message for _, message in around.read("out")) == [[number, f"n{number}"] for number in range(60)]
 
 
