@@ -76,7 +76,7 @@ _PARTITIONS = 2
 @PARENT
 @click.option("--template", "kind", type=click.Choice(list(_KINDS)), default="count", show_default=True)
 def init(name: str, parent: Path, kind: str) -> None:
-    r"""Create the folder NAME with a job, its tests and some input.
+    """Create the folder NAME with a job, its tests and some input.
 
     \b
     count     a task that counts by key
@@ -88,7 +88,7 @@ def init(name: str, parent: Path, kind: str) -> None:
 
     NAME becomes the task's module: 1 to 40 of a-z 0-9 _, without a _ at the end, and not the name of an installed
     module. The command never overwrites existing files.
-    """
+    """  # noqa: D301  # click reads the mark
     folder, messages = _create(name, parent, _KINDS[kind])
     click.echo(f"created {folder}, with {messages:,} messages of input; now:")
     read = f"samzapy topic read local.{name}-{_KINDS[kind].outputs[0]} --max 3 --job {name}.properties"

@@ -64,8 +64,9 @@ def test_a_project_has_a_job_its_tests_and_its_input(project):
     assert (done.returncode, done.stderr) == (1, "usage: python generate.py STREAM, one of hello-visits\n")
 
 
-def test_the_templates_are_those_of_the_folder():
+def test_the_templates_are_those_of_the_folder_and_of_the_help(samzapy):
     assert sorted(KINDS) == sorted(each.name for each in TEMPLATES.iterdir() if each.is_dir())
+    assert [line.split()[0] for line in samzapy("init", "--help")[1].splitlines()[4:10]] == list(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
