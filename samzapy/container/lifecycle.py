@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from samzapy import native
+from samzapy import errors, native
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.config.job import own_streams
@@ -34,15 +34,6 @@ from samzapy.container.supervision.lag import Progress, progress_of
 from samzapy.container.supervision.watch import ContainerWatch
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import (
-    ForeignRecords,
-    InputDeleted,
-    PositionVoid,
-    ProducerError,
-    TaskMigrated,
-    UnknownPartition,
-    UnknownStream,
-)
 from samzapy.failpoints import reach
 from samzapy.job.lease import NO_FACTS, ContainerLease, ContainerReport
 from samzapy.queries.committed import CommittedStores, published_stores
@@ -110,16 +101,16 @@ class Container:
             logger.info("%s", stopped)
             self._close_all(self._closers())
             return self._heartbeat.finish("done")
-        except PositionVoid as void:
+        except errors.PositionVoid as void:
             raise self._settled(void) from void
-        except ProducerError as failure:
+        except errors.ProducerError as failure:
             self.abandon()
             lost = self._heartbeat.lost
             if lost is not None:
                 # The queue was purged since a successor may write by now: the loss is the reason, not the purge.
-                raise TaskMigrated(lost) from failure
+                raise errors.TaskMigrated(lost) from failure
             raise
-        except UnknownStream as failure:
+        except errors.UnknownStream as failure:
             named = self._named(failure)
             self.abandon()
             if named is failure:
@@ -129,17 +120,17 @@ class Container:
             self.abandon()
             raise
 
-    def _named(self, failure: UnknownStream) -> UnknownStream:
+    def _named(self, failure: errors.UnknownStream) -> errors.UnknownStream:
         """The failure with what is committed, if the stream is an input or the runtime's own."""
-        if isinstance(failure, UnknownPartition):
+        if isinstance(failure, errors.UnknownPartition):
             return failure
         stream = SystemStream(failure.system, failure.stream)
         positions = [item for task in self._committed_positions().values() for item in task.items()]
         if own := own_streams(self._builder.config).get(stream):
             places = ", ".join(sorted(f"{ssp}@{offset}" for ssp, offset in positions)) or "no positions"
-            return UnknownStream(*stream, own=f"{own} (committed are {places})")
+            return errors.UnknownStream(*stream, own=f"{own} (committed are {places})")
         committed = {ssp.partition: offset for ssp, offset in positions if ssp.system_stream == stream}
-        return InputDeleted(*stream, committed) if committed else failure
+        return errors.InputDeleted(*stream, committed) if committed else failure
 
     def _committed_positions(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
         return self._loop.committer.committed if self._loop else {}
@@ -162,7 +153,7 @@ class Container:
         self._stop()
         return self._heartbeat.finish("done")
 
-    def _settled(self, void: PositionVoid) -> PositionVoid:
+    def _settled(self, void: errors.PositionVoid) -> errors.PositionVoid:
         """Commit what is processed, since the records may be gone and nothing could process them again; returns the
         error with the positions. Nothing is committed in a failed start."""
         try:
@@ -216,7 +207,7 @@ class Container:
         should_stop = self._heartbeat.should_stop
         try:
             self._stores = builder.open_stores(starts, progress.adopted, self._on_restore, should_stop)
-        except ForeignRecords:
+        except errors.ForeignRecords:
             # Records of a successor are not foreign: `_must_own` raises then, and this attempt ends.
             self._must_own()
             raise

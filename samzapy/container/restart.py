@@ -33,7 +33,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 
+from samzapy import errors
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.task import AsyncStreamTask
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.error_policy import Stage
@@ -50,25 +52,14 @@ from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.outage import Outage
 from samzapy.container.supervision.watch import OWN_PROCESS, ContainerProcess, ContainerWatch, Reporting, ignore_stall
 from samzapy.container.supervision.worker_process import ProcessUsage, provide_descriptors
+from samzapy.container.tasks.synchronous import SECONDS
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
-from samzapy.errors import (
-    JobTakenOver,
-    ProducerError,
-    ProducerFenced,
-    RecordRefused,
-    RetriableError,
-    SamzapyError,
-    StaleEpoch,
-    StoreCorrupted,
-    TaskMigrated,
-    TransactionAborted,
-    TransactionIndeterminate,
-)
 from samzapy.failpoints import arm_from_environment
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.job.planner import ContainerModel
 from samzapy.metrics import Registry, SnapshotHeader
+from samzapy.metrics.registry import RECENT, recent
 from samzapy.queries.committed import CommittedStores
 from samzapy.serializers import task_serdes
 from samzapy.storage.spec import store_specs
@@ -78,7 +69,8 @@ logger = logging.getLogger(__name__)
 
 #: A broker that times a transaction out fences its producer, so a fenced producer may still be the rightful one. The
 #: next start rebuilds a damaged store from its changelog.
-RESTARTABLE = (TransactionAborted, TransactionIndeterminate, ProducerFenced, RetriableError, StoreCorrupted)
+_ABORTED = errors.TransactionAborted, errors.TransactionIndeterminate
+RESTARTABLE = (*_ABORTED, errors.ProducerFenced, errors.RetriableError, errors.StoreCorrupted)
 
 #: The seconds before each start in a row.
 _PAUSES_S = (0.4, 0.8, 1.6, 3.2, 6.4)
@@ -127,12 +119,12 @@ class RestartingContainer:
                 for item in self._around:
                     entered.enter_context(item)
                 return self._run()
-        except SamzapyError as failure:
+        except errors.SamzapyError as failure:
             result = user_failure(failure)
             if result is not None:
                 cause = failure.__cause__
                 # The message of an error of samzapy's own has the line of the user's code.
-                shown = None if cause is None or isinstance(cause, SamzapyError) else cause
+                shown = None if cause is None or isinstance(cause, errors.SamzapyError) else cause
                 logger.error("%s", failure, exc_info=shown)  # noqa: TRY400  # of the user's own
             raise
 
@@ -144,7 +136,7 @@ class RestartingContainer:
                 container.stop()
             try:
                 return container.run()
-            except SamzapyError as failure:
+            except errors.SamzapyError as failure:
                 self._resumes = self._resumes or bool(container.tasks)
                 if failure.outage and self._resumes:
                     in_a_row = 0
@@ -158,17 +150,17 @@ class RestartingContainer:
                 if in_a_row > len(pauses):
                     raise
                 self._check_lease(container, failure)
-                if isinstance(failure, StaleEpoch):
+                if isinstance(failure, errors.StaleEpoch):
                     self._outgrow(failure)
                 self._wait(container, failure, pauses[in_a_row - 1])
 
-    def _pauses(self, failure: SamzapyError) -> Sequence[float]:
+    def _pauses(self, failure: errors.SamzapyError) -> Sequence[float]:
         """The seconds before each start in a row; empty for a failure that no restart helps."""
-        if isinstance(failure, RecordRefused):
+        if isinstance(failure, errors.RecordRefused):
             return ()
         if isinstance(failure, RESTARTABLE):
             return max(_PAUSES_S, self._asked_for, key=len)
-        return self._asked_for if isinstance(failure, ProducerError) else ()
+        return self._asked_for if isinstance(failure, errors.ProducerError) else ()
 
     @contextmanager
     def _between(self, container: Container, phase: str) -> Iterator[Heartbeat]:
@@ -182,7 +174,7 @@ class RestartingContainer:
             between.finish("restarting")
             raise
 
-    def _outlast(self, container: Container, failure: SamzapyError) -> ContainerReport | None:
+    def _outlast(self, container: Container, failure: errors.SamzapyError) -> ContainerReport | None:
         """Wait for the end of an outage; returns the last report if a stop has come before. Nothing is left to commit
         then."""
         with self._between(container, "waiting") as between:
@@ -196,28 +188,28 @@ class RestartingContainer:
             between.finish("restarting")
             return None
 
-    def _wait(self, container: Container, failure: SamzapyError, seconds: float) -> None:
+    def _wait(self, container: Container, failure: errors.SamzapyError, seconds: float) -> None:
         with self._between(container, "restarting") as between:
             self._check_ownership()
             self._explain(failure)
             self._stopped.wait(seconds)
             between.finish("restarting")
 
-    def _check_lease(self, container: Container, failure: SamzapyError) -> None:
+    def _check_lease(self, container: Container, failure: errors.SamzapyError) -> None:
         try:
             directive = self._lease.report(container.report("restarting"))
-        except RetriableError as silence:
-            lost = TaskMigrated(f"{failure}; and the coordinator does not answer ({silence})")
+        except errors.RetriableError as silence:
+            lost = errors.TaskMigrated(f"{failure}; and the coordinator does not answer ({silence})")
             lost.outage = silence.outage
             raise lost from failure
         if directive is Directive.ABANDON:
-            raise TaskMigrated(f"a newer attempt runs this container ({failure})") from failure
+            raise errors.TaskMigrated(f"a newer attempt runs this container ({failure})") from failure
 
-    def _outgrow(self, failure: StaleEpoch) -> None:
+    def _outgrow(self, failure: errors.StaleEpoch) -> None:
         """Continue under a greater epoch, if this run owns the job. If that is unknown, the greater epoch owns it."""
         try:
             if not self._ownership.known:
-                raise TaskMigrated(str(failure)) from failure
+                raise errors.TaskMigrated(str(failure)) from failure
             self._ownership.poll()
         finally:
             self._ownership.close()
@@ -226,18 +218,18 @@ class RestartingContainer:
     def _check_ownership(self) -> None:
         try:
             self._ownership.poll()
-        except JobTakenOver:
+        except errors.JobTakenOver:
             raise
-        except SamzapyError as silence:
+        except errors.SamzapyError as silence:
             # The next start finds out. It may fence the rightful owner, which then restarts once more.
             level = logging.DEBUG if silence.outage else logging.WARNING
             logger.log(level, "Cannot tell whether another run has taken over (%s)", silence)
         finally:
             self._ownership.close()
 
-    def _explain(self, failure: SamzapyError) -> None:
+    def _explain(self, failure: errors.SamzapyError) -> None:
         logger.warning("Starting again from the last commit after: %s", failure)
-        if isinstance(failure, ProducerFenced):
+        if isinstance(failure, errors.ProducerFenced):
             logger.warning(
                 "No newer attempt has fenced it, so the broker did: a transaction was open for longer than "
                 "task.transaction.timeout.ms (%d); raise this key, commit more often, or do less in one process()",
@@ -274,6 +266,9 @@ def build_container(
         len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, state)))
     )
     metrics.watch("container", ProcessUsage())
+    is_async = issubclass(task_class, AsyncStreamTask)
+    times = None if is_async else metrics.histogram("process", "seconds", SECONDS)
+    metrics.watch(RECENT, recent(metrics, times, clock))
 
     def build() -> Container:
         metrics.counter("container", "starts").inc()

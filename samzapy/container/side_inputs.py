@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from samzapy import errors
 from samzapy.api.context import JobContext
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
@@ -24,15 +25,6 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.errors.user_failures import instance_of
 from samzapy.container.inputs.decode import Decoder
-from samzapy.errors import (
-    ConfigError,
-    ConfigProblem,
-    RestoreStalled,
-    SamzapyError,
-    SerdeError,
-    StoreRefused,
-    TaskFailed,
-)
 from samzapy.failpoints import reach
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult, RestoreStopped, ShouldStop
@@ -87,10 +79,10 @@ class SideInputRestore:
         """Prepare the processor. Raises TaskFailed."""
         try:
             self._processor.init(job)
-        except SamzapyError:
+        except errors.SamzapyError:
             raise
         except Exception as cause:
-            raise TaskFailed(f"{self.label}: init of its processor: {type(cause).__name__}: {cause}") from cause
+            raise errors.TaskFailed(f"{self.label}: init of its processor: {type(cause).__name__}: {cause}") from cause
 
     def accept(self, batch: RecordBatch) -> None:
         """Process the new messages of the batch. Raises TaskFailed or SerdeError naming the message's position."""
@@ -158,10 +150,11 @@ class SideInputRestore:
                     else:
                         put(key, value)
         except Exception as cause:
-            if isinstance(cause, SamzapyError) and not isinstance(cause, (SerdeError, StoreRefused)):
+            is_refused = isinstance(cause, errors.SerdeError | errors.StoreRefused)
+            if isinstance(cause, errors.SamzapyError) and not is_refused:
                 raise
             where = f"{self.label}: processor at {envelope.position}"
-            raise TaskFailed(f"{where}: {type(cause).__name__}: {cause}") from cause
+            raise errors.TaskFailed(f"{where}: {type(cause).__name__}: {cause}") from cause
 
 
 def _refuse(found: object, has_view: bool) -> NoReturn:
@@ -217,7 +210,7 @@ class SideInputs:
                     filler.pass_holes(ssp, filler.spans[ssp].bound)
             positions = {ssp: self._position(ssp) for ssp in positions}
             if now - moved > _STALL_S:
-                raise RestoreStalled(f"stores made no progress for {_STALL_S:g} s: {_where(behind, positions)}")
+                raise errors.RestoreStalled(f"stores made no progress for {_STALL_S:g} s: {_where(behind, positions)}")
         for filler in self._fillers:
             filler.caught_up()
             filler.keep()
@@ -350,11 +343,11 @@ def load_processors(stores: Mapping[str, StoreConfig]) -> Mapping[str, type[Side
         try:
             classes[name] = load_class(store.source.processor)
         except PluginError as cause:
-            problems.append(ConfigProblem(key, store.source.processor, str(cause)))
+            problems.append(errors.ConfigProblem(key, store.source.processor, str(cause)))
             continue
         if not issubclass(classes[name], SideInputsProcessor) or getattr(classes[name], "__abstractmethods__", False):
             message = "must be a SideInputsProcessor that defines process(message, store)"
-            problems.append(ConfigProblem(key, store.source.processor, message))
+            problems.append(errors.ConfigProblem(key, store.source.processor, message))
     if problems:
-        raise ConfigError(problems)
+        raise errors.ConfigError(problems)
     return classes

@@ -11,19 +11,8 @@ from urllib.parse import quote
 import urllib3
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.coordinator import wire
 from samzapy.coordinator.status import ContainerFailure
-from samzapy.coordinator.wire import (
-    Answer,
-    Attempt,
-    AttemptProcess,
-    Epochs,
-    Heartbeat,
-    JobSpec,
-    Registration,
-    Versioned,
-    WireError,
-    read,
-)
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
 from samzapy.job.lease import NO_FACTS, ContainerLease, ContainerReport, Directive, Facts, UserFailure
 from samzapy.strict_json import encode, sendable
@@ -33,12 +22,9 @@ M = TypeVar("M")
 
 #: Seconds to wait for a connection and for an answer: well below a third of any sensible lease.
 CONNECT_S, ANSWER_S = 2.0, 5.0
-
 _PATIENCE = urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S)
-
 #: Connections to keep, one per thread that may call at the same time: urllib3 warns of each one that it drops.
 _THREADS = 8
-
 #: The statuses for a container that does not belong to this coordinator, or no longer does.
 _NOT_OURS = {403, 404}
 
@@ -64,14 +50,14 @@ class CoordinatorClient:
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         self._pool = urllib3.PoolManager(headers=headers, retries=False, maxsize=_THREADS, **pinned_to(fingerprint))
 
-    def register(self, container_id: str, process: AttemptProcess | None = None) -> tuple[HttpLease, JobSpec]:
+    def register(self, container_id: str, process: wire.AttemptProcess | None = None) -> tuple[HttpLease, wire.JobSpec]:
         """Register an attempt that runs as `process`; returns its lease and the job."""
         path = f"/containers/{quote(container_id, safe='')}/attempts"
-        body = self._request("POST", path, Attempt(process))
-        driver = self._read(Versioned, path, body).version
+        body = self._request("POST", path, wire.Attempt(process))
+        driver = self._read(wire.Versioned, path, body).version
         if driver != VERSION:
             raise EnvironmentFailure(refusal(driver))
-        answer = self._read(Registration, path, body)
+        answer = self._read(wire.Registration, path, body)
         return HttpLease(self, container_id, answer), answer.spec
 
     def fail(
@@ -109,9 +95,8 @@ class CoordinatorClient:
         try:
             answer = self._pool.request(method, self._url + path, body=data, timeout=_PATIENCE)
         except urllib3.exceptions.SSLError as cause:
-            raise RetriableError(
-                f"coordinator {self._url} does not show the certificate of this run ({cause})"
-            ) from cause
+            line = f"coordinator {self._url} does not show the certificate of this run ({cause})"
+            raise RetriableError(line) from cause
         except urllib3.exceptions.HTTPError as cause:
             raise RetriableError(f"coordinator {self._url} does not answer ({type(cause).__name__})") from cause
         if answer.status in _NOT_OURS:
@@ -124,8 +109,8 @@ class CoordinatorClient:
 
     def _read(self, kind: type[M], path: str, answer: bytes) -> M:
         try:
-            return read(kind, answer)
-        except WireError as cause:
+            return wire.read(kind, answer)
+        except wire.WireError as cause:
             raise RetriableError(f"coordinator {self._url} sent an unreadable answer to {path}: {cause}") from cause
 
 
@@ -134,7 +119,7 @@ class HttpLease(ContainerLease):
     it. Clock and pace are as of the newest answer."""
 
     def __init__(
-        self, client: CoordinatorClient, container_id: str, granted: Registration, clock: Clock = SYSTEM_CLOCK
+        self, client: CoordinatorClient, container_id: str, granted: wire.Registration, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self.epoch, self.duration_s = granted.epoch, granted.lease_s
         self.predecessor, self.resumes = granted.predecessor, granted.resumes
@@ -148,7 +133,7 @@ class HttpLease(ContainerLease):
 
     def outgrow(self, newest: int) -> None:
         """Ask the coordinator for a greater epoch. Raises RetriableError if it does not answer."""
-        grown = self._client.call(int, "POST", self._epoch_path, Epochs(self.epoch, newest))
+        grown = self._client.call(int, "POST", self._epoch_path, wire.Epochs(self.epoch, newest))
         if grown <= newest:
             super().outgrow(newest)
         else:
@@ -160,9 +145,9 @@ class HttpLease(ContainerLease):
         facts, before, self._newest = report.facts, self._newest, report.facts
         if facts is before:
             facts = Facts(stalled=facts.stalled)
-        beat = Heartbeat.of(replace(report, port=self.port), facts, next(self._sequence), self._clock.monotonic())
+        beat = wire.Heartbeat.of(replace(report, port=self.port), facts, next(self._sequence), self._clock.monotonic())
         try:
-            answer = self._client.call(Answer, "POST", self._path, beat)
+            answer = self._client.call(wire.Answer, "POST", self._path, beat)
         except TaskMigrated:
             return Directive.ABANDON
         self.checkpoint_clock = answer.checkpoint_clock

@@ -201,7 +201,7 @@ class Coordinator:
                 failure = replace(failure, message=failure.message + same, permanent=True)
             self._leases.finish(failure.container_id, failure.epoch, ContainerState.LOST)
             if failure.container_id not in self._standbys:
-                self._progress.fail(failure)
+                self._progress.fail(replace(failure, time_ms=self._clock.wall_ms()))
             elif failure.container_id not in self._failing:
                 # It does not affect the job, which lacks the copies until it runs.
                 self._failing.add(failure.container_id)

@@ -43,6 +43,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from samzapy import serializers
 from samzapy.api.serde import Serde, hinted
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
@@ -52,17 +53,6 @@ from samzapy.coordinator.views import LONGEST, MOST_RECORDS, Inspector, Record
 from samzapy.errors import ConfigError, EnvironmentFailure, RetriableError, SamzapyError, SerdeError
 from samzapy.job.planner import JobModel
 from samzapy.queries.committed import STANDBY_LAG, Answer, Entry, Place, Problem, Question, merged
-from samzapy.serializers import (
-    BytesSerde,
-    DoubleSerde,
-    JsonSerde,
-    StringSerde,
-    TypedSerde,
-    UUIDSerde,
-    as_json,
-    serde_registry,
-    task_serdes,
-)
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.storage.spec import store_specs
@@ -102,7 +92,7 @@ class StoreText:
         self.name = store.name
         self.key_serde = store.key_serde or "bytes"
         self.value_serde = store.msg_serde or "plain values of its view"
-        self.has_text_keys = isinstance(key_serde, StringSerde)
+        self.has_text_keys = isinstance(key_serde, serializers.StringSerde)
         """Whether a key is its text."""
         self._serde = key_serde
         self._keys, self._values = plain_key_serde, value_serde
@@ -122,17 +112,15 @@ class StoreText:
     def prefix(self, text: str) -> bytes:
         """The first bytes of the keys that start with `text`. Raises BadQuestion."""
         if not self._serde.keeps_prefixes:
-            raise BadQuestion(
-                f"prefix: needs a key serde that keeps prefixes (string, bytes), {self.key_serde} does not"
-            )
+            kind = "a key serde that keeps prefixes (string, bytes)"
+            raise BadQuestion(f"prefix: needs {kind}, {self.key_serde} does not")
         return self.key(text, "prefix")
 
     def bound(self, text: str, part: str) -> bytes:
         """A bound of a range. Raises BadQuestion."""
         if not self._serde.keeps_order:
-            raise BadQuestion(
-                f"{part}: a range needs a key serde that keeps order (string, bytes, uuid), {self.key_serde} does not"
-            )
+            kind = "a key serde that keeps order (string, bytes, uuid)"
+            raise BadQuestion(f"{part}: a range needs {kind}, {self.key_serde} does not")
         return self.key(text, part)
 
     def is_alive(self, entry: Entry) -> bool:
@@ -150,30 +138,30 @@ class StoreText:
 
     def _json(self, serde: Serde, data: bytes, part: str) -> msgspec.Raw:
         try:
-            return msgspec.Raw(as_json(serde.from_bytes(data)).encode())
+            return msgspec.Raw(serializers.as_json(serde.from_bytes(data)).encode())
         except Exception as cause:
             raise SerdeError(f"store '{self.name}': {part} cannot be read: {hinted(serde).misfit(cause)}") from cause
 
 
 def _parser(serde: Serde) -> Callable[[str], Any]:
     """Parses a key's text to an object that the serde takes."""
-    if isinstance(serde, StringSerde):
+    if isinstance(serde, serializers.StringSerde):
         return str
-    if isinstance(serde, TypedSerde):
-        typed = JsonSerde().of_type(serde.object_type)
+    if isinstance(serde, serializers.TypedSerde):
+        typed = serializers.JsonSerde().of_type(serde.object_type)
         return lambda text: typed.from_bytes(text.encode())
-    if isinstance(serde, BytesSerde):
+    if isinstance(serde, serializers.BytesSerde):
         return lambda text: bytes.fromhex(msgspec.json.decode(text, type=str))
-    if isinstance(serde, UUIDSerde):
+    if isinstance(serde, serializers.UUIDSerde):
         return lambda text: UUID(msgspec.json.decode(text, type=str))
-    if isinstance(serde, DoubleSerde):
+    if isinstance(serde, serializers.DoubleSerde):
         return lambda text: msgspec.json.decode(text, type=float)
     return msgspec.json.decode
 
 
 def store_texts(config: JobConfig) -> dict[str, StoreText]:
     """The texts of a job's stores, by name. Imports the classes of keys and values. Raises ConfigError."""
-    typed, plain = task_serdes(config), serde_registry(config)
+    typed, plain = serializers.task_serdes(config), serializers.serde_registry(config)
     return {
         name: StoreText(spec.config, spec.serdes(typed)[0], *spec.serdes(plain))
         for name, spec in store_specs(config).items()
@@ -308,9 +296,8 @@ class StoreQueries(Inspector):
             return [container.id for container in self._model.containers], None
         number = _number(parameters, "partition", 0, 0, max(self._containers))
         if number not in self._containers:
-            raise BadQuestion(
-                f"partition: expected one of {', '.join(map(str, sorted(self._containers)))}, got {number}"
-            )
+            known = ", ".join(map(str, sorted(self._containers)))
+            raise BadQuestion(f"partition: expected one of {known}, got {number}")
         return [self._containers[number]], (number,)
 
     def _answer(self, question: Question, parameters: Mapping[str, str]) -> Answer:

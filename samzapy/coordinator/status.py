@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ class RestoredStore:
 @dataclass(frozen=True)
 class ContainerFailure:
     """The reason why an attempt ended: the error's class name, its message in one line, its exit code, whether another
-    attempt would fail in the same way, and the failure of the user's code, if it was one."""
+    attempt would fail in the same way, the failure of the user's code, if it was one, and when the driver heard."""
 
     container_id: str
     epoch: int
@@ -39,6 +39,8 @@ class ContainerFailure:
     exit_code: int
     permanent: bool = False
     user: UserFailure | None = None
+    _: KW_ONLY
+    time_ms: int = field(default=0, compare=False)
 
 
 class HandledFailure(msgspec.Struct, frozen=True):
@@ -191,16 +193,13 @@ class JobStatus:
                 "job": self.name,
                 **{item.name: getattr(self, item.name) for item in fields(self) if item.name not in {"name", "at"}},
                 "seconds": round(self.seconds, 3),
-                "processed": self.processed,
-                "commits": self.commits,
-                "remaining": self.remaining,
-                "lag": self.lag,
-                "containers": [item.to_json(self.at) for item in self.containers],
-                "standbys": [item.to_json(self.at) for item in self.standbys],
+                **{name: getattr(self, name) for name in ("processed", "commits", "remaining", "lag")},
+                **{
+                    role: [each.to_json(self.at) for each in getattr(self, role)] for role in ("containers", "standbys")
+                },
                 "restored": list(self.restored[-HISTORY:]),
                 "restored_left_out": max(0, len(self.restored) - HISTORY),
                 "failures": list(self.failures[-SHOWN_FAILURES:]),
-                "downgrades": list(self.downgrades),
             }
         )
         return as_json

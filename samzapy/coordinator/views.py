@@ -46,7 +46,7 @@ from samzapy.coordinator.overview.history import Sample
 from samzapy.coordinator.status import ContainerStatus, JobStatus, PartitionStatus
 from samzapy.errors import SamzapyError
 from samzapy.metrics.families import Family, container_metric, counter, gauge
-from samzapy.metrics.registry import CONTENT_TYPE, NUMBERS, Labels, Series, as_text
+from samzapy.metrics.registry import COMMIT_STEPS, CONTENT_TYPE, NUMBERS, PERCENTILES, Labels, Series, as_text
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
@@ -173,7 +173,8 @@ class _Page:
         records = {} if self._inspector is None else {name: getattr(self._inspector, name) for name in names}
         hosts = {item.id: host for item in status.everyone if (host := self._host_of(item.id))}
         history = self._coordinator.history
-        over_time = {"columns": Sample._fields, "fine": history.fine, "coarse": history.coarse}
+        names_of = {"columns": Sample._fields, "commit_steps": COMMIT_STEPS, "percentiles": tuple(PERCENTILES)}
+        over_time = {**names_of, "fine": history.fine, "coarse": history.coarse}
         own = {"hosts": hosts, "tasks": self._tasks, "counts": COUNTS, "history": over_time}
         return {**own, "links": dict(self._coordinator.links), **records}
 
@@ -186,17 +187,9 @@ class _Page:
 def views(coordinator: Coordinator, inspector: Inspector | None, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """The application for readers: this module's views, and further `routes`."""
     page = _Page(coordinator, inspector)
-    own = {
-        "/": page.page,
-        "/status": page.status,
-        "/events": page.events,
-        "/records": page.records,
-        "/log": page.log,
-        "/metrics": page.metrics,
-        "/healthz": page.healthz,
-        "/readyz": page.readyz,
-    }
-    return Starlette(routes=[*(Route(path, handler) for path, handler in own.items()), *routes])
+    names = ("status", "events", "records", "log", "metrics", *(path[1:] for path in PROBES))
+    own = [Route("/", page.page), *(Route(f"/{name}", getattr(page, name)) for name in names)]
+    return Starlette(routes=[*own, *routes])
 
 
 def are_ready(containers: Iterable[ContainerStatus]) -> bool:

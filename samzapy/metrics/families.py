@@ -90,6 +90,7 @@ def _summary(number: str, total: str, name: str, help_: str) -> dict[str, Named]
 
 _COMMIT = Family("commit_seconds", Kind.HISTOGRAM, "Time of whole commits.")
 _STEP = Family("commit_step_seconds", Kind.HISTOGRAM, "Time of a commit's steps, by step.")
+_OF_PIPELINE = counter("pipeline_step_seconds", "Time in a step of a pipeline, without the steps behind it.")
 _PROCESS = Family(
     "container_process_seconds",
     Kind.HISTOGRAM,
@@ -236,7 +237,7 @@ _HISTOGRAMS: Mapping[tuple[str, str], Family] = {
 }
 
 #: The groups that the container itself fills. Operators fill theirs through the interface of the user's code.
-OF_CONTAINER = {*_GROUPS, "clients", "errors", "process", "restores"} - {"deduplication", "join"}
+OF_CONTAINER = {*_GROUPS, "clients", "errors", "process", "recent", "restores"} - {"deduplication", "join"}
 #: Begins a group of the user's code that has the name of one of those.
 MARK = "user:"
 _NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_]+")
@@ -261,8 +262,8 @@ def container_metric(group: str, name: str, *, counts: bool = False) -> Named | 
     base, of_histogram, leaf = name.rpartition(LE)
     if of_histogram:
         return _part_of(_histogram(group, base), leaf)
-    if group == "commit" and name.startswith(("commit.", "step.")):
-        # The histogram has the same numbers.
+    if group == "recent" or (group == "commit" and name.startswith(("commit.", "step."))):
+        # The histograms have the same numbers.
         return None
     return _labelled(group, name) or _of_user(group, name, counts=counts)
 
@@ -272,6 +273,8 @@ def _labelled(group: str, name: str) -> Named | None:
     if group == "errors":
         stage, _, action = name.partition(".")
         return Named(_ERRORS, "", (("stage", stage), ("action", action)))
+    if group == "pipeline":
+        return Named(_OF_PIPELINE, "", (("step", name),))
     if group == "windows":
         store, _, leaf = name.rpartition(".")
         if leaf in _WINDOWS:
@@ -310,17 +313,9 @@ def task_metric(name: str, *, counts: bool = False) -> Named | None:
 
 def known_families() -> Iterable[Family]:
     """All families of a container with a fixed name."""
-    fixed = (_STEP, _RESTORED, _ERRORS, _PROCESSED, _WINDOW_TIME)
-    tables: list[Mapping[Any, Family | Named]] = [
-        *_GROUPS.values(),
-        _TASK,
-        _STORE,
-        _SINK,
-        _WINDOWS,
-        _KAFKA,
-        _HISTOGRAMS,
-    ]
-    return dict.fromkeys([*fixed, *(_named(item).family for table in tables for item in table.values())])
+    fixed = (_STEP, _OF_PIPELINE, _RESTORED, _ERRORS, _PROCESSED, _WINDOW_TIME)
+    all_: list[Mapping[Any, Family | Named]] = [*_GROUPS.values(), _TASK, _STORE, _SINK, _WINDOWS, _KAFKA, _HISTOGRAMS]
+    return dict.fromkeys([*fixed, *(_named(item).family for table in all_ for item in table.values())])
 
 
 def _named(item: Family | Named) -> Named:

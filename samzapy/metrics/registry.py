@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from math import inf, isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from samzapy.api.context import Counter, Gauge, Histogram, MetricsRegistry, Timer
+from samzapy.clock import Clock
 from samzapy.config.guarantee_warnings import COUNTS, ERRORS, GUARANTEE
 from samzapy.errors import SamzapyError
 from samzapy.metrics.families import BUCKET, LE, MARK, OF_CONTAINER, PREFIX, Family, Kind, container_metric, task_metric
@@ -150,27 +152,60 @@ def _plain(value: object) -> float:
 
 Labels = tuple[tuple[str, str], ...]
 
-#: The metrics of a container that its reports to the driver carry, by group: what says how the process is, and every
-#: counter of a weakened guarantee. All others are at the container's own port.
+#: The group of `recent`; its names have the steps of a commit that take time, and percentiles of process.
+RECENT = "recent"
+COMMIT_STEPS = ("serialize", "outputs", "changelog", "checkpoint", "stores")
+PERCENTILES = {"p50": 0.5, "p99": 0.99}
+#: Seconds that the numbers of `RECENT` are about.
+RECENT_S = 10.0
+#: The metrics of a container that its reports to the driver carry, the most important ones first: every counter of a
+#: weakened guarantee, where the time goes, how the process is. All others are at the container's own port.
 NUMBERS: Mapping[str, tuple[str, ...]] = {
-    "container": ("resident-bytes", "cpu-s", "threads", "open-files", "starts"),
-    "standby": ("lag",),
-    "commit": ("commit.total-s",),
     **{
         group: tuple(name.removeprefix(f"{group}.") for name in COUNTS if name.startswith(f"{group}."))
         for group in (ERRORS, GUARANTEE)
     },
+    RECENT: ("busy", *PERCENTILES, *COMMIT_STEPS),
+    "container": ("resident-bytes", "cpu-s", "starts"),
+    "standby": ("lag",),
 }
+#: How many of them a report carries. A policy has one action for a stage, so few containers have as many.
+MOST_NUMBERS = 20
 
 
 def numbers_of(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """The finite ones of `NUMBERS` in a registry's snapshot."""
-    result = {
-        group: {name: metrics[group][name] for name in names if isfinite(metrics[group].get(name, nan))}
-        for group, names in NUMBERS.items()
-        if group in metrics
-    }
-    return {group: values for group, values in result.items() if values}
+    """The first `MOST_NUMBERS` finite ones of `NUMBERS` in a registry's snapshot."""
+    known = ((group, name) for group, names in NUMBERS.items() for name in names)
+    found = [(group, name) for group, name in known if isfinite(metrics.get(group, {}).get(name, nan))][:MOST_NUMBERS]
+    return {of: {name: metrics[of][name] for group, name in found if group == of} for of, _ in found}
+
+
+def recent(metrics: MetricsRegistry, times: Histogram | None, clock: Clock) -> Source:
+    """The numbers of `RECENT`: where the last `RECENT_S` seconds went. The mean seconds of the steps of a commit; by
+    `times`, those of messages in `process`, percentiles as bounds of buckets, and `busy`, the share of time in
+    `process` and commits. What is not known is absent."""
+
+    def spans() -> Iterator[Mapping[str, float]]:
+        at, spent, counts, result = clock.monotonic(), 0.0, [0], dict[str, float]()
+        timers = {step: metrics.timer("commit", f"step.{step}") for step in COMMIT_STEPS}
+        steps = dict.fromkeys(COMMIT_STEPS, (0, 0.0))
+        while True:
+            yield result
+            if (now := clock.monotonic()) - at < RECENT_S:
+                continue
+            before, steps = steps, {step: (timer.count, timer.total) for step, timer in timers.items()}
+            grown = {step: (count - before[step][0], sum_ - before[step][1]) for step, (count, sum_) in steps.items()}
+            result = {step: sum_ / count for step, (count, sum_) in grown.items() if count}
+            if times is not None:
+                old, counts = counts, list(times.counts)
+                below = list(accumulate(new - then for new, then in zip_longest(counts, old, fillvalue=0)))
+                for name, part in PERCENTILES.items() if below[-1] else ():
+                    result[name] = times.bounds[min(bisect_left(below, part * below[-1]), len(times.bounds) - 1)]
+                spent, then = times.total + sum(sum_ for _, sum_ in steps.values()), spent
+                result["busy"] = min(1.0, (spent - then) / (now - at))
+            at = now
+
+    return spans().__next__
 
 
 def is_at_container(group: str, name: str) -> bool:

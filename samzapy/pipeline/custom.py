@@ -23,12 +23,10 @@ class Handle:
     """What a `process` function works with, during its call: the message's key and event time, a state, timers."""
 
     def __init__(self, state: KeyValueStore[str, Any], timers: Any, step: str) -> None:
-        self._state = state
+        self._state, self._timers, self._step = state, timers, step
         self.key: Any = None
         self.time_ms = -1
         self.sent: list[tuple[Any, Any, int]] = []
-        self._timers = timers
-        self._step = step
 
     @property
     def state(self) -> KeyValueStore[str, Any]:
@@ -83,9 +81,8 @@ class Process(Step):
             # An earlier call may have failed.
             handle.sent = []
             offsets: list[int] = []
-            for offset, key, message, time_ms in zip(
-                batch.offsets, batch.keys, batch.messages, batch.timestamps, strict=True
-            ):
+            rows = zip(batch.offsets, batch.keys, batch.messages, batch.timestamps, strict=True)
+            for offset, key, message, time_ms in rows:
                 handle.key, handle.time_ms = key, time_ms
                 if (returned := function(message, handle)) is not None:
                     raise TypeError(f"process '{self.name}' returned {returned!r:.100}: send it with handle.send")

@@ -51,8 +51,7 @@ class Pipeline:
         """The messages of `system.stream`, as objects of a class if there is one. `time(message)`: the event time in
         milliseconds since 1970; by default the time stamp of the record."""
         at = stream_of(stream)
-        step = Source(stream=at, value_type=value_type, time=time)
-        return Stream(self, self.add(step, at.stream), at.stream)
+        return Stream(self, self.add(Source(stream=at, value_type=value_type, time=time), at.stream), at.stream)
 
     def table(self, stream: str, value_type: Any = None, *, name: str = "", everywhere: bool = False) -> Table:
         """The newest message of each key of `system.stream`, usually a compacted one; a null message is a deletion.
@@ -131,9 +130,7 @@ class _Flow:
     """A step, and the path to it, which names what comes after it."""
 
     def __init__(self, pipeline: Pipeline, step: Step, path: str) -> None:
-        self.pipeline = pipeline
-        self.step = step
-        self.path = path
+        self.pipeline, self.step, self.path = pipeline, step, path
 
     def named(self, name: str, kind: str) -> str:
         """The name of a step that follows. Raises ConfigError."""

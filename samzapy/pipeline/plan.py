@@ -160,12 +160,9 @@ class Plan:
         return keys
 
     def _of_store(self, name: str, msg_serde: str) -> dict[str, str]:
-        return {
-            f"stores.{name}.factory": "rocksdb",
-            f"stores.{name}.key.serde": "string",
-            f"stores.{name}.msg.serde": msg_serde,
-            f"stores.{name}.changelog": self._changelog(name),
-        }
+        serdes = {"key.serde": "string", "msg.serde": msg_serde}
+        keys = {"factory": "rocksdb", **serdes, "changelog": self._changelog(name)}
+        return {f"stores.{name}.{key}": value for key, value in keys.items()}
 
     def _changelog(self, store: str) -> str:
         return f"{self.sources[0].stream.system}.{self.name}-{store}-changelog"

@@ -249,9 +249,8 @@ class ToSink(Step):
     is_batched = False
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        sink = self.sink()
+        sink, write = self.sink(), self.write
         task.context.task.register_sink(sink)
-        write = self.write
 
         def receive(batch: Batch) -> None:
             for key, message in zip(batch.keys, batch.messages, strict=True):

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, ClassVar
 
 from samzapy.api.collector import MessageCollector
@@ -116,7 +117,7 @@ class Step(ABC):
             if batch:
                 receive(batch)
 
-        return self.guarded(checked)
+        return checked
 
     def _name(self, failure: Exception) -> None:
         notes: list[str] = getattr(failure, "__notes__", [])
@@ -227,6 +228,24 @@ class Opening:
         self.timers: dict[str, Callable[[Any, int], None]] = {}
         self.closers: list[Callable[[], object]] = []
         self._befores: dict[Step, list[Any]] = {}
+        #: Whether steps are measured, which single messages are not worth; seconds of those behind the one at hand.
+        self.measures, self._behind_s = False, 0.0
+
+    def measured(self, step: Step, call: Callable[..., None]) -> Callable[..., None]:
+        """The guarded call, with its time, less that of the steps behind it, in the gauge of the step."""
+        call = step.guarded(call)
+        if not self.measures:
+            return call
+        spent = self.context.container.metrics.gauge("pipeline", step.name)
+
+        def measured(*args: Any) -> None:
+            began, behind, self._behind_s = perf_counter(), self._behind_s, 0.0
+            call(*args)
+            took = perf_counter() - began
+            spent.value += took - self._behind_s
+            self._behind_s = behind + took
+
+        return measured
 
     def befores_of(self, table: Step) -> list[Any]:
         """What each key of the table's messages at hand had before."""
@@ -248,7 +267,7 @@ class Opening:
 
     def timed(self, step: Step, advance: Callable[[], None], finish: Callable[[], None]) -> Timed:
         """Call `advance` as time passes, and `finish` at the end of the step's inputs."""
-        clock = self.clocks[clock_of(step)] = Timed(step, step.guarded(advance), step.guarded(finish))
+        clock = self.clocks[clock_of(step)] = Timed(step, self.measured(step, advance), self.measured(step, finish))
         return clock
 
     def behind(self, step: Step, stream: SystemStream) -> Port:

@@ -49,18 +49,20 @@ class PipelineTask(
         direct = plan.direct if context.job.tasks == 1 else ()
         self._opening = opening = Opening(context, plan.origins(context.task.ssps, direct), plan.own_streams, direct)
         self._check_steps(context)
+        self._is_one_by_one = self._has_ids_of_several(context) or self._has_ways_that_meet()
+        opening.measures = not self._is_one_by_one
         receivers: dict[Step, Sequence[Receive]] = {}
         for step in reversed(plan.steps):
             ways = [receivers[child][number] for child, number in plan.children(step, direct)]
             opening.emitters[step] = emit = _to_all(ways)
-            receivers[step] = [step.receiver(receive, at) for at, receive in enumerate(step.open(opening, emit))]
+            opened = [step.receiver(receive, at) for at, receive in enumerate(step.open(opening, emit))]
+            receivers[step] = [opening.measured(step, receive) for receive in opened]
         self._sources = {
             step.stream: _to_all([receivers[source][0] for source in plan.sources if source.stream == step.stream])
             for step in plan.sources
         }
         self._throughs = [step for step in plan.steps if isinstance(step, Through)]
         self._clocks = [opening.clocks[clock_of(step)] for step in plan.steps if clock_of(step) in opening.clocks]
-        self._is_one_by_one = self._has_ids_of_several(context) or self._has_ways_that_meet()
         self._event_time: Callable[[Any], int | None] = context.task.event_time
         self._ended: set[SystemStreamPartition] = set()
         #: The newest time that each `Through` has sent.

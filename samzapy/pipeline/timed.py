@@ -80,13 +80,8 @@ class Windows(Folding):
 
         def flush(offset: int) -> None:
             if results:
-                batch = Batch(
-                    clock_of(self),
-                    [offset] * len(results),
-                    [result.key for result in results],
-                    [content(result) for result in results],
-                    [result.time_ms for result in results],
-                )
+                keys, times = [result.key for result in results], [result.time_ms for result in results]
+                batch = Batch(clock_of(self), [offset] * len(results), keys, list(map(content, results)), times)
                 results.clear()
                 emit(batch)
             if late and emit_late is not None:
@@ -177,15 +172,9 @@ class JoinOfStreams(Step):
                 for pair in joined
                 if (pair.left is not None or not needs_left) and (pair.right is not None or not needs_right)
             ]
-            emit(
-                Batch(
-                    clock_of(self),
-                    [offset] * len(wanted),
-                    [pair.key for pair in wanted],
-                    [joiner(pair.left and pair.left.value, pair.right and pair.right.value) for pair in wanted],
-                    [max(side.time_ms for side in pair[1:] if side is not None) for pair in wanted],
-                )
-            )
+            messages = [joiner(pair.left and pair.left.value, pair.right and pair.right.value) for pair in wanted]
+            times = [max(side.time_ms for side in pair[1:] if side is not None) for pair in wanted]
+            emit(Batch(clock_of(self), [offset] * len(wanted), [pair.key for pair in wanted], messages, times))
 
         def receiver(port: Port) -> Receive:
             return lambda batch: forward(join.add_all(port.numbered(batch)), batch.offsets[-1])

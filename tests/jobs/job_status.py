@@ -61,9 +61,16 @@ def skipped(offset, age_s, handled="skipped"):
     )
 
 
+def figures(cpu_s=100.0, second=0):
+    """What a report has of the process, and of its last ten seconds, in which commits get slower and quicker."""
+    steps = {"serialize": 0.002, "outputs": 0.012, "changelog": 0.023 + 0.02 * sin(second / 300)}
+    recent = {"busy": 0.42, "p50": 0.0001, "p99": 0.005, **steps, "checkpoint": 0.03, "stores": 0.004}
+    return {"container": {"cpu-s": cpu_s, "resident-bytes": 180_000_000.0}, "recent": recent}
+
+
 def working(number, partitions, lag=4, **more):
-    numbers = {"container": {"cpu-s": 100.0, "resident-bytes": 180_000_000.0}, "commit": {"commit.total-s": 3.0}}
-    return container(number, 1_234_567, partitions, lag=lag, **{"metrics": numbers, "measured_at": 97.0, **more})
+    fields = {"metrics": figures(), "measured_at": 97.0, **more}
+    return container(number, 1_234_567, partitions, lag=lag, **fields)
 
 
 def working_job(*containers, **more):
@@ -78,16 +85,11 @@ def job_that_skips():
 
 def six_hours(lag_of=lambda second: 40):
     """The figures of a job that began six hours before noon, and had a restart 200 s before it."""
-    history, processed, commits, commit_s, cpu_s = History(), 0, 0, 0.0, 0.0
+    history, processed, cpu_s = History(), 0, 0.0
     for second in range(-21_600, 1, 10):
         processed += round(10 * (3_000 + 800 * sin(second / 900) + 200 * sin(second / 41)))
-        commits, commit_s, cpu_s = (
-            commits + 1,
-            commit_s + 0.05 + 0.02 * sin(second / 300),
-            cpu_s + 6 + sin(second / 900),
-        )
-        numbers = {"container": {"cpu-s": cpu_s}, "commit": {"commit.total-s": commit_s}}
+        cpu_s += 6 + sin(second / 900)
         attempts = 2 if second > -200 else 1
-        each = container(0, processed, [0], lag=lag_of(second), attempts=attempts, commits=commits, metrics=numbers)
+        each = container(0, processed, [0], lag=lag_of(second), attempts=attempts, metrics=figures(cpu_s, second))
         history.note(job(each, time_ms=NOON_MS + 1_000 * second, at=float(second)))
     return history

@@ -3,6 +3,7 @@
 import socket
 from contextlib import contextmanager
 from itertools import count
+from math import ceil
 
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -12,8 +13,6 @@ from samzapy.coordinator.server import HttpServer
 from samzapy.coordinator.views import Inspector, Record, views
 from samzapy.errors import ConfigError, ConfigProblem
 
-COMMIT = {"step.flush.count": 3, "step.flush.total-s": 0.1, "step.flush.max-s": 0.1, "step.ack.count": 3}
-PROCESS = {f"seconds.le.{bound}": count for bound, count in (("0.001", 5), ("0.1", 9), ("+Inf", 10), ("sum", 0.4))}
 METRICS = {"store.counts.hits": 3, "store.counts.misses": 1, "store.counts.estimate-num-keys": 10}
 
 
@@ -53,20 +52,18 @@ class Shown:
 def served_page(shown, inspector=None):
     """The URL of the page, while it is served without a guard."""
 
-    def grown(values, times):
-        return {name: value * times for name, value in values.items()}
-
-    polls = count(1)
+    inspector, polls = inspector or OneKey(), count(1)
 
     def snapshot(_):
-        now = next(polls)
-        own = {"commit": grown(COMMIT, now), "process": grown(PROCESS, now)}
-        return JSONResponse({"Partition 0": METRICS, "Partition 1": METRICS, **own})
+        # At most two seconds in a step, within the ten seconds between two looks of a page at a container.
+        spent = 2.0 * ceil(next(polls) / len(shown.status().containers))
+        of_steps = {step["name"]: spent * (1 + at % 3) / 3 for at, step in enumerate(inspector.steps)}
+        return JSONResponse({"Partition 0": METRICS, "Partition 1": METRICS, "pipeline": of_steps})
 
     listening = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
     routes = [Route("/containers/{id}/snapshot", snapshot)]
-    server = HttpServer(views(shown, inspector or OneKey(), routes), {listening: None}, "page")
+    server = HttpServer(views(shown, inspector, routes), {listening: None}, "page")
     try:
         yield url
     finally:

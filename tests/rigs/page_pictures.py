@@ -8,6 +8,7 @@ from jobs.job_status import NOON_MS, job_that_skips, six_hours, skipped, working
 from jobs.served_page import OneKey, Shown, served_page
 from playwright.sync_api import sync_playwright
 
+from samzapy.coordinator import views
 from samzapy.coordinator.status import ContainerFailure
 from samzapy.coordinator.wire import JobSpec
 from samzapy.job.lease import PartitionLag, Stall
@@ -40,6 +41,17 @@ def without_broker():
     return working_job(*(working(number, [number], **silent) for number in range(3)), failures=(failure,), failed=1)
 
 
+def later(status, seconds):
+    """The status of some seconds later: the containers that are not stuck have gone on."""
+
+    def moved(each):
+        goes = 0 if each.stalled else seconds
+        positions = {name: at + 700 * goes for name, at in each.positions.items()}
+        return replace(each, processed=each.processed + 1_400 * goes, positions=positions)
+
+    return replace(status, seconds=status.seconds + seconds, containers=tuple(map(moved, status.containers)))
+
+
 def growing(second):
     return 40 if second < -420 else 40 + 57 * (second + 420)
 
@@ -53,6 +65,7 @@ def main():
         "page-stuck": (stuck(), growing, 1440, "light"),
         "page-broker": (without_broker(), growing, 1440, "light"),
     }
+    views.PACE_S = 0.1
     with sync_playwright() as tools:
         path = shutil.which("chromium") or shutil.which("google-chrome")
         browser = tools.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
@@ -64,7 +77,10 @@ def main():
                 tab.clock.install(time=NOON_MS / 1000)
                 tab.goto(address, wait_until="domcontentloaded")
                 tab.locator("#charts polyline").first.wait_for()
-                tab.clock.run_for(22_000)
+                for seconds in range(2, 30, 2):
+                    shown.shown = later(status, seconds)
+                    tab.wait_for_timeout(200)
+                    tab.clock.run_for(2_000)
                 tab.screenshot(path=PICTURES / f"{name}.png", animations="disabled", full_page=False)
                 if name == "page":
                     tab.screenshot(path="/tmp/page-full.png", full_page=True)

@@ -78,8 +78,8 @@ class Recovery:
         self._letters = letters
         self._counts = {
             (stage, what): metrics.counter("errors", f"{stage.value}.{what}")
-            for stage in Stage
-            for what in ("retried", *_DONE.values())
+            for stage, policy in errors.policies.items()
+            for what in ("retried", _DONE.get(policy.then, "retried"), "skipped" if policy.ignored else "retried")
         }
         self._numbered: tuple[IncomingMessageEnvelope | None, int] = (None, 0)
         #: By kind of line, when the next one is due, and the number of lines left out.

@@ -36,16 +36,10 @@ from samzapy.container.outputs.collector import BufferingCollector, Outbox, Serd
 from samzapy.container.outputs.output_ids import OutputIds, identified_batches, identified_process
 from samzapy.container.outputs.producers import TaskProducers, record_limit
 from samzapy.container.run_loop import TaskExecutor
+from samzapy.container.tasks import synchronous
 from samzapy.container.tasks.asynchronous import AsynchronousExecutor, AsyncMessages
 from samzapy.container.tasks.context import ContainerTaskContext, CoordinatorRequests, KeptStateCheckpoints
 from samzapy.container.tasks.in_flight import EventLoop, LoopThreadStore
-from samzapy.container.tasks.synchronous import (
-    BatchExecutor,
-    ProcessBatch,
-    Processing,
-    StrictProcessing,
-    SynchronousExecutor,
-)
 from samzapy.container.tasks.task_instance import TaskInstance, TaskStart, UserSide
 from samzapy.job.lease import ContainerLease
 from samzapy.job.planner import ContainerModel
@@ -103,7 +97,7 @@ class TaskBuilder:
         self._output_serdes = serdes_of_outputs(config.systems, own_streams(config), serdes_of)
         #: Keeps the polled batches for dead letters.
         self.raw = RawRecords()
-        self._processing: dict[str, Processing] = {}
+        self._processing: dict[str, synchronous.Processing] = {}
         self._messages: list[AsyncMessages] = []
 
     def _takes_control(self, stream: SystemStream) -> bool:
@@ -189,9 +183,9 @@ class TaskBuilder:
     def executor(self, should_stop: Callable[[], bool]) -> TaskExecutor:
         task = self._config.task
         if issubclass(self.kind, BatchTask):
-            return BatchExecutor(self._processing, self._clock, self._metrics, task.batch)
+            return synchronous.BatchExecutor(self._processing, self._clock, self._metrics, task.batch)
         if not self._messages:
-            return SynchronousExecutor(self._processing, self._clock, self._metrics)
+            return synchronous.SynchronousExecutor(self._processing, self._clock, self._metrics)
         return AsynchronousExecutor(
             self._messages,
             self._events,
@@ -222,15 +216,15 @@ class TaskBuilder:
 
     def _processing_of(
         self, built: TaskInstance, collector: BufferingCollector, ids: OutputIds | None, journal: UndoJournal
-    ) -> Processing:
+    ) -> synchronous.Processing:
         task = built.task
         if isinstance(task, StreamTask):
             process = task.process if ids is None else identified_process(task, collector, ids)
             if isinstance(collector, TolerantCollector):
                 return TolerantProcessing(built, process, collector, journal)
-            return StrictProcessing(built, process)
+            return synchronous.StrictProcessing(built, process)
         assert isinstance(task, BatchTask)
-        batches: ProcessBatch = task.process_batch
+        batches: synchronous.ProcessBatch = task.process_batch
         if ids is not None:
             one_by_one = self._config.task.batch.max_messages == 1
             batches = identified_batches(task, collector, ids, one_by_one=one_by_one)

@@ -15,11 +15,14 @@ from typing import final
 from samzapy.coordinator.overview.history import FINE_S, Sample
 from samzapy.coordinator.status import ContainerStatus, JobStatus
 from samzapy.errors import counted
+from samzapy.metrics.registry import COMMIT_STEPS
 
 #: The job file, as the commands name it.
 JOB = "JOB.properties"
 #: Mean seconds of a commit that are slow, and seconds that a message may wait unread.
 SLOW_COMMIT_S, LONG_WAIT_S = 1.0, 60.0
+#: Samples of ten minutes with restarts that are too many, and characters of an error.
+_OFTEN, _LONGEST = 4, 300
 #: Offsets by which a lag has to grow before it counts, at least, and as a part of the lag.
 _GROWTH, _GROWTH_PART = 100, 0.1
 #: Seconds after which a figure is shown with its age.
@@ -117,20 +120,36 @@ def _stopping(job: _Job) -> Diagnosis | None:
     return Diagnosis("warn", text, f"samzapy logs {JOB}")
 
 
+def _failure(job: _Job, container: str, epoch: int | None = None) -> str:
+    """The newest failure of a container, of the attempt with that epoch if one is given; empty if none is known."""
+    for failure in reversed(job.status.failures):
+        if failure.container_id == container and epoch in {None, failure.epoch}:
+            user = failure.user
+            if user is None:
+                return f"{failure.error}: {failure.message[:_LONGEST]}"
+            return f"{user.exception}: {user.message[:_LONGEST]} in {user.where}{f' ({user.at})' if user.at else ''}"
+    return ""
+
+
 def _lost(job: _Job) -> Diagnosis | None:
     lost = [item for item in job.open if item.state == "lost"]
     if not lost:
         return None
     first = lost[0]
-    failures = [item for item in job.status.failures if item.container_id == first.id]
-    why = "it has not reported for the length of its lease"
-    if failures:
-        user = failures[-1].user
-        why = f"{failures[-1].error}: {failures[-1].message}"
-        if user is not None:
-            why = f"{user.exception}: {user.message} in {user.where}{f' ({user.at})' if user.at else ''}"
+    why = _failure(job, first.id, first.epoch) or "it has not reported for the length of its lease"
     text = f"{_subject(first.id, lost)} down after {counted(first.attempts, 'attempt')}: {why}"
     return Diagnosis("bad", text, _replay(why) or f"samzapy logs {JOB} --container {first.id}")
+
+
+def _restarting(job: _Job) -> Diagnosis | None:
+    restarts = [item.restarts for item in job.fine if item.restarts]
+    if len(restarts) < _OFTEN or not job.open:
+        return None
+    worst = max(job.open, key=lambda each: each.attempts)
+    why = _failure(job, worst.id)
+    often = f"{sum(restarts)} times in {seconds(FINE_S * len(job.fine))}; container {worst.id} is in attempt"
+    text = f"Containers have started again {often} {worst.attempts}{why and f': {why}'}"
+    return Diagnosis("bad", text, _replay(why) or f"samzapy logs {JOB}")
 
 
 def _stalled(job: _Job) -> Diagnosis | None:
@@ -164,7 +183,8 @@ def _not_running(job: _Job) -> Diagnosis | None:
         return None
     first = max(others, key=lambda each: each.attempts)
     phase = {"": "starting", "waiting": "waiting for a system that does not answer"}.get(first.phase, first.phase)
-    text = f"{_subject(first.id, others)} {phase}, in attempt {first.attempts}"
+    why = _failure(job, first.id)
+    text = f"{_subject(first.id, others)} {phase}, in attempt {first.attempts}{why and f', after {why}'}"
     return Diagnosis("warn", text, f"samzapy logs {JOB} --container {first.id}")
 
 
@@ -204,10 +224,14 @@ def _growing_lag(job: _Job) -> Diagnosis | None:
 
 
 def _slow_commits(job: _Job) -> Diagnosis | None:
-    times = [item.commit_s for item in job.fine[-6:] if item.commit_s is not None]
-    if not job.is_sampled or not times or (mean := sum(times) / len(times)) < SLOW_COMMIT_S:
+    times = [item.commit for item in job.fine[-6:] if item.commit is not None]
+    if not job.is_sampled or not times:
         return None
-    text = f"Commits are slow: {mean:.1f} s on average over the last minute"
+    means = [sum(step) / len(times) for step in zip(*times, strict=True)]
+    if sum(means) < SLOW_COMMIT_S:
+        return None
+    longest, step = max(zip(means, COMMIT_STEPS, strict=True))
+    text = f"Commits are slow: {sum(means):.1f} s on average over the last minute, {longest:.1f} s of it in step {step}"
     return Diagnosis("warn", text, f"samzapy check {JOB}")
 
 
@@ -218,10 +242,8 @@ def _failing(job: _Job) -> Diagnosis | None:
     last, counts = handled[-1].failure, job.status.counts.items()
     number = sum(count for name, count in counts if name.startswith("errors.")) or len(handled)
     at = f" ({last.at})" if last.at else ""
-    text = (
-        f"{counted(number, 'message')} skipped or dead-lettered, the newest {seconds(handled[-1].age_s)} ago: "
-        f"{last.exception}: {last.message} in {last.where}{at}"
-    )
+    newest = f"{seconds(handled[-1].age_s)} ago: {last.exception}: {last.message[:_LONGEST]} in {last.where}{at}"
+    text = f"{counted(number, 'message')} skipped or dead-lettered, the newest {newest}"
     return Diagnosis("warn", text, _replay(f"{last.partition}@{last.first}") or f"samzapy logs {JOB}")
 
 
@@ -240,7 +262,7 @@ def _waiting_messages(job: _Job) -> Diagnosis | None:
 
 #: The most urgent cause first.
 _CAUSES: tuple[Callable[[_Job], Diagnosis | None], ...] = (
-    *(_stopping, _lost, _stalled, _unknown_lag, _clock),
+    *(_stopping, _lost, _stalled, _restarting, _unknown_lag, _clock),
     *(_not_running, _restoring, _growing_lag, _slow_commits, _failing, _waiting_messages),
 )
 

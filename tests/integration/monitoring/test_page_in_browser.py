@@ -87,8 +87,10 @@ def test_the_page_follows_the_job_without_a_reload(served, look):
     page = served(job(container(0, 0, [0])))
     tab = look(page.address)
     tab.evaluate("window.stayed = true")
-    page.show(job(container(0, 2_000, [0], lag=70)))
+    page.show(replace(job(container(0, 2_000, [0], lag=70)), seconds=22.0))
     tab.get_by_text("2,000 messages processed").wait_for()
+    # By the clock of the driver, however late the events come.
+    assert tab.locator(".card", has_text="Rate").locator(".figure").inner_text() == "200 msg/s"
     page.show(failed_job())
     tab.locator(".pill.stalled").first.wait_for()
     assert "broker unreachable for 45 s" in tab.inner_text("#containers")
@@ -144,9 +146,9 @@ def test_the_steps_of_a_pipeline_are_drawn_with_their_lags(served, look, width):
     texts = tab.locator("#graph svg text").all_text_contents()
     assert "by-page-window" in texts
     assert not [text for text in texts if text in {"by-page-out", "by-page-in"}]
-    assert texts[texts.index("page-views-by-pagekafka.page-views-by-page") + 1] == "0 msg/s \u00b7 lag 7"
+    assert texts[texts.index("page-views-by-pagekafka.page-views-by-page") + 1] == "\u2013 msg/s \u00b7 lag 7"
     assert tab.locator("#graph path.stream").count() == 1
-    assert tab.locator("#graph .behind").all_text_contents() == ["0 msg/s \u00b7 lag 12,345"]
+    assert tab.locator("#graph .behind").all_text_contents() == ["\u2013 msg/s \u00b7 lag 12,345"]
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert axe.Axe().run(tab).violations_count == 0
 
@@ -183,23 +185,19 @@ def test_charts_have_axes_of_ten_minutes_and_six_hours_and_mark_restarts(served,
     rate = tab.locator("#charts figure", has_text="Rate")
     rate.locator("polyline").wait_for()
     texts = rate.locator("svg text").all_text_contents()
-    assert texts[-5:] == ["12:00", "12:02", "12:05", "12:07", "12:10"]
+    assert texts[-6:] == ["12:00", "12:02", "12:04", "12:06", "12:08", "12:10"]
     assert texts[:2] == ["0", "1k"]
     assert rate.locator(".mark title").text_content() == "1 restart at 2026-11-28T12:06:50Z"
     assert rate.locator("svg").get_attribute("aria-label").startswith("Rate, messages/s: now ")
     tab.get_by_label("six hours").check()
-    assert rate.locator("svg text").all_text_contents()[-5:] == ["06:10", "07:40", "09:10", "10:40", "12:10"]
+    assert rate.locator("svg text").all_text_contents()[-6:] == [f"{hour:02}:00" for hour in range(7, 13)]
+    labels = [each.get_attribute("aria-label") for each in tab.locator("#charts svg[role=img]").all()]
+    assert "now p50 0.1, p99 5;" in labels[2]
+    assert "whole 71, serialize 2, outputs 12, changelog 23, checkpoint 30, stores 4; at most" in labels[3]
 
 
 @pytest.mark.slow
-def test_charts_of_steps_and_process_grow_from_the_containers_figures(served, look):
-    tab = look(served(replace(working_job(), time_ms=0)).address)
-    tab.locator("#charts svg[aria-label*='flush 33.3']").wait_for(timeout=30_000)
-    assert tab.locator("#charts svg[aria-label*='p50 1, p99 100']").count() == 1
-
-
-@pytest.mark.slow
-def test_the_job_of_a_task_is_drawn_with_its_rates(served, look):
+def test_the_job_of_a_task_is_drawn_with_its_rates_and_busy_shares(served, look):
     steps = [
         {"name": "kafka.in", "kind": "stream", "about": "input", "inputs": [], "stream": "kafka.in", "stores": []},
         {"name": "CountTask", "kind": "task", "about": "task", "inputs": ["kafka.in"], "stream": "", "stores": []},
@@ -207,9 +205,10 @@ def test_the_job_of_a_task_is_drawn_with_its_rates(served, look):
     ]
     tab = look(served(working_job(), steps).address)
     tab.locator("#graph svg").wait_for()
-    assert {"kafka.in", "CountTask", "counts", "0 msg/s \u00b7 lag 16"} <= set(
-        tab.locator("#graph svg text").all_text_contents()
-    )
+    texts = set(tab.locator("#graph svg text").all_text_contents())
+    assert {"kafka.in", "CountTask", "42 % busy, task", "counts", "\u2013 msg/s \u00b7 lag 16"} <= texts
+    assert tab.locator("#containers [data-label=Busy]").all_inner_texts() == ["42 %", "42 %"]
+    tab.locator("#graph text", has_text="20 % busy, log").wait_for(timeout=30_000)
 
 
 @pytest.mark.slow
@@ -262,17 +261,26 @@ def test_the_log_of_a_container_is_followed(served, look):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ended", [True, False], ids=["ended", "stopped"])
-def test_a_job_without_news_leaves_a_page_that_says_so(served, chromium, monkeypatch, ended):
+@pytest.mark.parametrize("how", ["ended", "stopped", "refused"])
+def test_a_page_without_news_says_so_turns_grey_and_comes_back(served, chromium, monkeypatch, how):
     page = served(job(container(0, 5, [0])))
-    tab = chromium.new_page()
+    tab, old = chromium.new_page(), ":root.old"
     tab.clock.install()
+    if how == "refused":  # as by a proxy, which ends the events for good
+        tab.route("**/events", lambda route: route.fulfill(status=502))
     tab.goto(page.address, wait_until="domcontentloaded")
+    if how == "refused":
+        tab.locator(old).wait_for()
+        tab.unroute("**/events")
+        tab.clock.fast_forward(15_000)
     tab.get_by_text("5 messages processed").wait_for()
-    if ended:
+    assert tab.locator(old).count() == 0
+    if how == "ended":
         page.close()
     else:
         monkeypatch.setattr(views, "PACE_S", 60.0)
         tab.clock.fast_forward(60_000)
     tab.get_by_text("No news from the job").wait_for()
+    color = tab.locator(f"{old} .title .pill").evaluate("each => getComputedStyle(each).color")
+    assert (color, "All figures are" in tab.inner_text("#age")) == ("rgb(87, 96, 106)", True)
     tab.close()

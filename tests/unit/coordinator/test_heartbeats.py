@@ -7,6 +7,7 @@ import pytest
 from jobs.job_models import job_model
 
 from samzapy.clock import Measured
+from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.client import HttpLease
 from samzapy.coordinator.wire import Answer, Heartbeat, JobSpec, Registration, WireError, read
 from samzapy.errors import TaskMigrated
@@ -65,7 +66,7 @@ def test_a_heartbeat_carries_the_whole_report_but_numbers_only_of_the_metrics(le
         restored={"Partition 0/s": (2, 0.25, "changelog")},
         restoring={"Partition 0/t": (1, 9)},
         clocks={"Partition 0": TaskProgress(50, "m.in[3]", True, (0, 20), True)},
-        metrics={"container": {"threads": 7.0}, "Partition 0": {"sent": 9.0}},
+        metrics={"container": {"starts": 7.0}, "Partition 0": {"sent": 9.0}},
         facts=Facts(
             Measured({"m.in[0]": PartitionLag(3, 10, 7, 1_500)}, hand.monotonic()), Stall("slow", 3.0), (FAILURE,)
         ),
@@ -74,7 +75,7 @@ def test_a_heartbeat_carries_the_whole_report_but_numbers_only_of_the_metrics(le
     assert lease.report(sent) is Directive.CONTINUE
     received = wire.beats[0].received("0", 100.0)
     assert received.facts.partitions == Measured({"m.in[0]": PartitionLag(3, 10, 7, 1_500)}, 97.5)
-    assert received.metrics == {"container": {"threads": 7.0}}
+    assert received.metrics == {"container": {"starts": 7.0}}
     for name in ("phase", "processed", "commits", "positions", "ends", "restored", "restoring", "clocks"):
         assert getattr(received, name) == getattr(sent, name)
     assert (received.facts.stalled, received.facts.handled) == (Stall("slow", 3.0), (FAILURE,))
@@ -82,8 +83,10 @@ def test_a_heartbeat_carries_the_whole_report_but_numbers_only_of_the_metrics(le
 
 def test_at_most_twenty_finite_numbers_are_sent():
     metrics = {group: dict.fromkeys((*names, "other"), 1.0) for group, names in NUMBERS.items()}
-    assert sum(map(len, numbers_of(metrics).values())) <= 20
-    metrics = {"container": {"threads": nan, "starts": inf, "cpu-s": 1.5}, "standby": {}}
+    sent = numbers_of(metrics)
+    assert sum(map(len, sent.values())) == 20
+    assert {f"{group}.{name}" for group, names in sent.items() for name in names} >= COUNTS.keys()
+    metrics = {"container": {"resident-bytes": nan, "starts": inf, "cpu-s": 1.5}, "standby": {}}
     assert numbers_of(metrics) == {"container": {"cpu-s": 1.5}}
 
 

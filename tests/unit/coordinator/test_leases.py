@@ -15,13 +15,6 @@ def leases(clock):
     return Leases(["0", "1"], 15.0, clock)
 
 
-def test_a_container_waits_until_its_first_attempt_registers(leases):
-    assert leases.standing("0").state is ContainerState.WAITING
-    leases.grant("0")
-    assert leases.standing("0").state is ContainerState.RUNNING
-    assert leases.standing("1").state is ContainerState.WAITING
-
-
 def test_epochs_grow_within_a_millisecond_and_when_the_clock_is_set_back(leases, clock):
     first = leases.grant("0")
     second = leases.grant("0")

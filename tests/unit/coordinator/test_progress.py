@@ -38,7 +38,7 @@ def test_until_a_new_attempt_reports_it_starts_and_has_the_positions_of_the_one_
     job = coordinator()
     first = LocalLease(job, "0")
     stall = Stall("in process of m.in[0]@3", 60.0)
-    known = {"positions": {"m.in[0]": 40}, "ends": {"m.in[0]": 100}, "metrics": {"container": {"threads": 1.0}}}
+    known = {"positions": {"m.in[0]": 40}, "ends": {"m.in[0]": 100}, "metrics": {"container": {"starts": 1.0}}}
     lags = {"m.in[0]": PartitionLag(40, 90, 50, 7)}
     restoring = {"Partition 0/s": (1, 9)}
     first.report(report(first, processed=30, restoring=restoring, facts=Facts(Measured(lags, job.now), stall), **known))
@@ -214,13 +214,13 @@ def test_a_stale_container_has_neither_lag_nor_metrics_without_any_report(dated,
 
 def test_a_container_that_is_done_is_not_stale(dated, hand):
     lease = LocalLease(dated, "0")
-    lease.report(report(lease, phase="done", **measured(dated, metrics={"container": {"threads": 1.0}})))
+    lease.report(report(lease, phase="done", **measured(dated, metrics={"container": {"starts": 1.0}})))
     other = LocalLease(dated, "1")
     hand.advance(1_000)
     other.report(report(other, "1", **measured(dated)))
     status = dated.status()
     assert (status.containers[0].metrics, status.containers[0].lag_age_s(status.at)) == (
-        {"container": {"threads": 1.0}},
+        {"container": {"starts": 1.0}},
         None,
     )
     assert status.lag == 50

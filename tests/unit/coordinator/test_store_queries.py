@@ -158,15 +158,9 @@ def test_a_key_is_found_wherever_it_is_with_the_offset_that_it_is_as_of(scene):
     )
     assert scene.get("/stores/counts", key="d")[1]["value"] == {"x": [1]}
     assert scene.get("/stores/counts", key="c")[1]["as_of"] is None
-
-
-def test_a_key_of_text_may_have_any_character(scene):
     status, found, _ = scene.get("/stores/counts", key="ü/x y")
     assert (status, found["key"], found["value"]) == (200, "ü/x y", 9)
-
-
-def test_a_key_of_another_serde_is_json_in_a_parameter(scene):
-    assert scene.get("/stores/numbers", key="3")[1]["value"] == 3
+    assert scene.get("/stores/numbers", key="3")[1]["value"] == 3, "JSON, for a serde of numbers"
 
 
 def test_an_absent_key_and_an_unknown_store_are_not_found(scene):

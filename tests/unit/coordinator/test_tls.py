@@ -9,7 +9,6 @@ import urllib3
 from jobs.job_models import job_model
 
 from samzapy.admin.queries import status_of
-from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.logs import PageAddress, log_folder
 from samzapy.coordinator.client import CoordinatorClient
@@ -86,7 +85,8 @@ def test_a_page_with_tls_gives_a_cookie_that_only_tls_carries(service):
 
 
 def test_a_command_finds_the_page_by_its_fingerprint(identity, tmp_path):
-    config = job_at(tmp_path)
+    keys = {"task.class": "a:B", "task.inputs": "memory.in", "systems.memory.samza.factory": "memory"}
+    config = load_job({"job.name": "job", "job.log.dir": str(tmp_path), **keys})
     served = CoordinatorService(
         Coordinator("job", JobSpec(job_model(), {}), 15.0), "token", Addresses(identity=identity)
     )
@@ -96,15 +96,3 @@ def test_a_command_finds_the_page_by_its_fingerprint(identity, tmp_path):
         assert status_of(config)["job"] == "job"
     finally:
         served.close()
-
-
-def job_at(folder) -> JobConfig:
-    return load_job(
-        {
-            "job.name": "job",
-            "task.class": "a:B",
-            "task.inputs": "memory.in",
-            "systems.memory.samza.factory": "memory",
-            "job.log.dir": str(folder),
-        }
-    )

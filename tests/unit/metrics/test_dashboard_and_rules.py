@@ -19,15 +19,10 @@ def exported():
     return {name for family in (*known_families(), *OF_THE_DRIVER) for name in family.sample_names}
 
 
-def test_every_metric_of_the_dashboard_is_exported():
-    named = {name for expression in expressions() for name in _METRIC.findall(expression)}
-    assert len(named) > 30
-    assert named <= exported(), named - exported()
-
-
-def test_every_metric_of_the_rules_is_exported():
-    named = {name for line in rules().splitlines() if not line.startswith("#") for name in _METRIC.findall(line)}
-    assert len(named) > 10
+@pytest.mark.parametrize(("lines", "least"), [(expressions(), 30), (rules().splitlines(), 10)], ids=["panels", "rules"])
+def test_every_metric_of_the_dashboard_and_the_rules_is_exported(lines, least):
+    named = {name for line in lines if not line.startswith("#") for name in _METRIC.findall(line)}
+    assert len(named) > least
     assert named <= exported(), named - exported()
 
 

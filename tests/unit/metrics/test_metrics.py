@@ -12,6 +12,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import ProducerError, SamzapyError
 from samzapy.metrics import Registry, Reporter, SnapshotHeader, reporters
+from samzapy.metrics.registry import recent
 from samzapy.metrics.reporters import snapshots
 
 HEADER = SnapshotHeader("views", "1", "0", "here")
@@ -114,12 +115,13 @@ def test_metrics_on_the_blacklist_are_left_out(clock):
     assert json.loads(published[0])["metrics"] == {"store": {}, "commit": {"commits": 0}}
 
 
-def test_what_cannot_be_published_is_a_warning(clock, caplog):
+@pytest.mark.parametrize(("cause", "told"), [(ProducerError("no broker"), ": no broker"), (ZeroDivisionError(), "")])
+def test_a_failure_to_publish_is_logged_and_does_not_reach_the_reporters_thread(clock, caplog, cause, told):
     def refuse(_):
-        raise ProducerError("no broker")
+        raise cause
 
     Reporter("0", snapshots(Registry(), HEADER, refuse, clock), clock).report()
-    assert caplog.messages == ["The metrics of container 0 were not published: no broker"]
+    assert caplog.messages == [f"The metrics of container 0 were not published{told}"]
 
 
 def test_reporters_are_made_from_the_job_file(clock, caplog):
@@ -175,9 +177,18 @@ def test_a_gauge_is_a_plain_number_whatever_it_was_set_to():
     assert all(math.isnan(found[name]) for name in ("none", "text", "odd"))
 
 
-def test_any_failure_to_publish_is_logged_and_does_not_reach_the_thread_of_the_reporters(clock, caplog):
-    def publish(snapshot):
-        raise ZeroDivisionError
-
-    Reporter("0", snapshots(Registry(), HEADER, publish, clock), clock).report()
-    assert [record.message for record in caplog.records] == ["The metrics of container 0 were not published"]
+def test_the_numbers_of_the_last_seconds_forget_those_before(clock):
+    registry = Registry()
+    times = registry.histogram("process", "seconds", (0.001, 0.1))
+    look, changelog = recent(registry, times, clock), registry.timer("commit", "step.changelog")
+    assert look() == {}
+    for took, count in ((0.0005, 98), (0.05, 2)):
+        times.update(took, count)
+        changelog.update(20 * took)
+    for after_s, expected in (
+        (9.9, {}),
+        (0.1, {"p50": 0.001, "p99": 0.1, "changelog": 0.505, "busy": 0.1159}),
+        (10.0, {"busy": 0.0}),
+    ):
+        clock.seconds += after_s
+        assert look() == pytest.approx(expected)

@@ -119,7 +119,7 @@ def test_a_timer_with_the_name_of_a_histogram_repeats_none_of_its_lines():
 
 
 def test_metrics_that_are_not_shown_are_left_out():
-    metrics = {"errors": {"process.skipped": 1, "process.retried": 2}, "container": {"threads": 7}}
+    metrics = {"errors": {"process.skipped": 1, "process.retried": 2}, "container": {"starts": 7}}
     found = parsed(metrics, is_shown=is_at_container)
     assert [dict(labels)["action"] for _, labels in found] == ["retried"]
 

@@ -1,8 +1,13 @@
-"""The text about a pipeline's steps."""
+"""What is told about a pipeline's steps: the text, and the time that each takes."""
 
 import dataclasses
+from itertools import count
+from types import SimpleNamespace
 
+from samzapy.metrics import Registry
 from samzapy.pipeline import Count, Pipeline, Tumbling, field
+from samzapy.pipeline import step as steps
+from samzapy.pipeline.stateless import Merge
 
 
 @dataclasses.dataclass
@@ -17,6 +22,16 @@ def test_explain_shows_steps_streams_and_stores_in_columns():
     sums = views.window(Tumbling("1m")).aggregate(n=Count())
     sums.to("kafka.sums")
     assert pipeline.explain() == EXPECTED.strip()
+
+
+def test_the_time_of_a_step_is_without_that_of_the_steps_behind_it(monkeypatch):
+    ticks, registry = count(), Registry()
+    monkeypatch.setattr(steps, "perf_counter", lambda: next(ticks))
+    opening = steps.Opening(SimpleNamespace(container=SimpleNamespace(metrics=registry)), {}, frozenset(), ())
+    opening.measures = True
+    last = opening.measured(Merge(name="last"), lambda: None)
+    opening.measured(Merge(name="first"), lambda: (last(), last()))()
+    assert registry.snapshot()["pipeline"] == {"last": 2, "first": 3}
 
 
 EXPECTED = """

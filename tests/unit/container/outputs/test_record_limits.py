@@ -86,6 +86,6 @@ def test_an_output_that_its_stream_refuses_follows_the_policy_of_produce(tmp_pat
     job.admin.create(StreamSpec("dead", 1))
     job.send((0, "k", {"id": 7}))
     counts = job.run().metrics["errors"]
-    assert (counts["produce.skipped"], counts["produce.dead-lettered"]) == count
+    assert (counts.get("produce.skipped", 0), counts.get("produce.dead-lettered", 0)) == count
     assert [json.loads(value)["id"] for *_, value in job.read("table")] == [1]
     assert [json.loads(value)["id"] for *_, value in job.read("dead")] == [7] * count[1]
