@@ -19,7 +19,7 @@ _PACE_S = 0.3
 
 
 class JobFiles:
-    """The job file, the modules next to it, and all that this process has imported from outside of installed
+    """The job file, the modules next to it, and those next to what this process has imported, but from installed
     packages."""
 
     def __init__(self, job: Path) -> None:
@@ -30,19 +30,21 @@ class JobFiles:
         self.changed: Path | None = None
 
     def _times(self) -> dict[Path, int]:
-        modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-        imported = [Path(file) for file in modules if file and not is_installed(file)]
-        result = {}
-        for path in {self._job.absolute(), *self._job.absolute().parent.glob("*.py"), *imported}:
+        modules, result = list(sys.modules.values()), {}
+        files = [Path(file) for item in modules if (file := getattr(item, "__file__", None)) and not is_installed(file)]
+        packages = [str(place) for item in modules for place in getattr(item, "__path__", None) or ()]
+        folders = {self._job.absolute().parent, *(file.parent for file in files)}
+        folders |= {Path(place) for place in packages if not is_installed(f"{place}/")}
+        for path in {self._job.absolute(), *files, *(path for folder in folders for path in folder.glob("*.py"))}:
             with suppress(OSError):  # an editor may replace it just now
                 result[path] = path.stat().st_mtime_ns
         return result
 
     def _look(self) -> Path | None:
-        now, folder = self._times(), self._job.absolute().parent
+        now, folders = self._times(), {path.parent for path in self._seen}
         for path, time_ns in now.items():
             # What has just been imported is not new.
-            if self._seen.setdefault(path, -1 if path.parent == folder else time_ns) != time_ns:
+            if self._seen.setdefault(path, -1 if path.parent in folders else time_ns) != time_ns:
                 return path
         return None
 

@@ -26,13 +26,14 @@ stores.counts.changelog=local.counts-log
 """
 TASK = """\
 from samzapy import InitableTask, StreamTask
+from parts.step import STEP
 
 class Counts(StreamTask, InitableTask):
     def init(self, context):
         self.counts = context.get_store("counts")
 
     def process(self, envelope, collector, coordinator):
-        count = (self.counts.get(envelope.key) or 0) + STEP
+        count = (self.counts.get(envelope.key) or 0) + TIMES * STEP
         self.counts.put(envelope.key, count)
         print(f"count {count}", flush=True)
 """
@@ -43,12 +44,18 @@ def folder(tmp_path, monkeypatch):
     """The folder of the job."""
     monkeypatch.chdir(tmp_path)
     Path("job.properties").write_text(JOB)
+    Path("parts").mkdir()
+    write_step("1")
     arguments = ["topic", "create", "local.in", "--partitions", "1", "--path", "log.db"]
     assert CliRunner().invoke(cli, arguments).exit_code == 0
 
 
-def write_task(step):
-    Path("counting.py").write_text(TASK.replace("STEP", step))
+def write_task(times):
+    Path("counting.py").write_text(TASK.replace("TIMES", times))
+
+
+def write_step(step):
+    Path("parts", "step.py").write_text(f"STEP = {step}\n")
 
 
 def send():
@@ -58,7 +65,7 @@ def send():
 
 def test_a_changed_task_starts_again_with_its_state(folder):
     command = [str(Path(sys.executable).with_name("samzapy")), "run", "job.properties", "--runner", "local", "--reload"]
-    again = "counting.py has changed: starting again"
+    again = ".py has changed: starting again"
     write_task("1")
     send()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -69,10 +76,10 @@ def test_a_changed_task_starts_again_with_its_state(folder):
             assert any(again in line for line in said)
             send()
             assert any("count 11" in line for line in said)
-            write_task("10 +")
+            write_step("10 +")
             assert any(again in line for line in said)
             assert any("error: task.class: cannot import counting (SyntaxError" in line for line in said)
-            write_task("100")
+            write_step("10")
             assert any(again in line for line in said)
             send()
             assert any("count 111" in line for line in said)
