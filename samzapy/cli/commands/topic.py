@@ -229,8 +229,8 @@ def write(address: str, systems: Systems, **options: Any) -> None:
     keys, messages = _literals(systems.config, stream, options["key_serde"], options["msg_serde"])
 
     def outgoing(number: int, line: bytes) -> OutgoingRecord:
-        place = f"line {number}"
-        key, message = _split(_text(line, place), options["key"])
+        key, message = _split(_text(line, f"line {number}"), options["key"])
+        place = f"line {number}{' (no tab, so no key)' if key is None else ''}"
         return OutgoingRecord(
             stream.stream,
             None if key is None else keys.encode(key, place, "key"),

@@ -99,7 +99,7 @@ def test_a_bad_line_says_its_number_and_what_was_written_before(samzapy, topic):
     good = "".join(f"{number}\n" for number in range(1_500))
     code, _, errors = samzapy("topic", "write", "local.a", "--msg-serde", "integer", stdin=f"{good}x\n")
     assert code == 1
-    assert errors.startswith("error: line 1501: message: integer serde does not take str 'x'")
+    assert errors.startswith("error: line 1501 (no tab, so no key): message: integer serde does not take str 'x'")
     assert errors.endswith("; the first 1000 records were written\n")
     assert len(lines(topic("read", "local.a", "--msg-serde", "integer"))) == 1_000
 
