@@ -117,11 +117,11 @@ class UnknownStream(EnvironmentFailure):
     def __init__(self, system: str, stream: str, where: str = "", store: str = "", own: str = "") -> None:
         self.system, self.stream = system, stream
         own = own or (store and f"the changelog of store '{store}'")
-        at = f" on {where}" if where else ""
+        at = f" ({where})" if where else ""
         command = f"create it with: samzapy topic create {system}.{stream} --partitions N"
         if own:
             way = f"it is {own}, and a start of the job creates it"
-        elif system in {"local", "kafka"}:
+        elif not where and system in {"local", "kafka"}:
             way = f"name the job file with --job, if there is one, and {command}"
         else:
             # Without a job file the command would take this system for a local one.

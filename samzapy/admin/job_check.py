@@ -98,7 +98,7 @@ def resolved(config: JobConfig) -> JobConfig:
     with closing(job_clients(config, "inputs")) as clients:
         streams = KnownStreams(clients)
         streams.fetch(every)
-        return with_every_partition(config, {stream: existing(stream, streams).partitions for stream in every})
+        return with_every_partition(config, {stream: existing(config, stream, streams).partitions for stream in every})
 
 
 def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream, int]:
@@ -107,7 +107,7 @@ def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream
     Raises UnknownStream for an input that does not exist, ConfigError for a broadcast partition that does not.
     """
     own = config.repartitions
-    counts = {item: existing(item, describe).partitions for item in config.task.inputs if item not in own}
+    counts = {item: existing(config, item, describe).partitions for item in config.task.inputs if item not in own}
     widest = max(counts.values(), default=1)
     for stream in sorted(own):
         description = describe(stream)
@@ -118,7 +118,7 @@ def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream
             )
         counts[stream] = widest
     for ssp in sorted(config.task.broadcast_inputs):
-        partitions = existing(ssp.system_stream, describe).partitions
+        partitions = existing(config, ssp.system_stream, describe).partitions
         if ssp.partition >= partitions:
             message = f"{ssp.system_stream} has partitions 0 to {partitions - 1}"
             raise ConfigError.of("task.broadcast.inputs", str(ssp), message)
@@ -131,7 +131,7 @@ def checked_inputs(config: JobConfig, describe: Describe) -> dict[SystemStream, 
     counts = input_partitions(config, describe)
     letters = config.task.errors.dead_letters
     for stream in (*sorted(config.sources), *([] if letters is None else [letters])):
-        existing(stream, describe)
+        existing(config, stream, describe)
     return counts
 
 
@@ -142,11 +142,11 @@ def streams_of(config: JobConfig) -> set[SystemStream]:
     return kept | config.task.all_inputs | config.sources | ({letters} if letters else set())
 
 
-def existing(stream: SystemStream, describe: Describe) -> StreamDescription:
+def existing(config: JobConfig, stream: SystemStream, describe: Describe) -> StreamDescription:
     """The description of a stream. Raises UnknownStream if it does not exist."""
     description = describe(stream)
     if description is None:
-        raise UnknownStream(stream.system, stream.stream)
+        raise UnknownStream(stream.system, stream.stream, traits_of(config.systems[stream.system]).place or "")
     return description
 
 

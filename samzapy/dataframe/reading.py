@@ -169,7 +169,7 @@ def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: Checkpoint
     """The tasks, planned as a start does, changing nothing. Raises UnknownStream for an input that does not exist,
     EnvironmentFailure for one that has grown to a number the job's state cannot follow."""
     counts = {
-        stream: existing(stream, lambda each: clients.admin(each.system).describe(each.stream)).partitions
+        stream: existing(config, stream, lambda each: clients.admin(each.system).describe(each.stream)).partitions
         for stream in config.task.inputs
     }
     previous = read_changelog_partitions(checkpoints)

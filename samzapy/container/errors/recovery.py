@@ -23,7 +23,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.user_failures import DeadLetters, HandledFailures, failure_of, in_step
+from samzapy.container.errors.user_failures import DeadLetters, HandledFailures, failure_of, in_step, one_line
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
@@ -167,7 +167,7 @@ class Recovery:
             where,
             doing,
             type(failure).__name__,
-            " ".join(str(failure).split())[:300],
+            one_line(failure)[:300],
             f" (and {more} more like it since the last line)" if more else "",
             exc_info=failure,
         )

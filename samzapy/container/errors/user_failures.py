@@ -64,8 +64,12 @@ def whole_traceback(cause: BaseException) -> str:
 
 
 def one_line(cause: BaseException) -> str:
-    """The message of an exception as one line."""
-    return sendable(" ".join(str(cause).split())[:LONGEST_LINE])
+    """The message of an exception as one line; an exception of the user may fail to make one."""
+    try:
+        text = str(cause)
+    except Exception as failure:  # noqa: BLE001  # of any kind
+        text = f"its text cannot be made ({type(failure).__name__})"
+    return sendable(" ".join(text.split())[:LONGEST_LINE])
 
 
 def in_step(cause: BaseException) -> str:
@@ -114,7 +118,6 @@ def _short(filename: str) -> str:
 
 
 PREFIX = "samzapy-error-"
-_LONGEST_REASON = 1_000
 #: What a system adds to a record, an upper bound.
 _ENVELOPE_BYTES = 512
 
@@ -185,7 +188,7 @@ class DeadLetters:
         kind = type(failure)
         about = {
             "stage": stage.value,
-            "reason": " ".join(str(failure).split())[:_LONGEST_REASON],
+            "reason": one_line(failure),
             "exception": kind.__qualname__
             if kind.__module__ == "builtins"
             else f"{kind.__module__}.{kind.__qualname__}",
@@ -227,8 +230,8 @@ def task_failed(
 ) -> TaskFailed:
     """The error for an exception of the user's code or of a sink; names the line of the user's code. `span`: the
     messages of the call, as in `FailedCall`."""
-    line = user_line(cause)
-    at = f" ({line})" if line else ""
-    failure = TaskFailed(f"{task_name}: {where}{in_step(cause)} failed: {type(cause).__name__}: {one_line(cause)}{at}")
+    line, text = user_line(cause), one_line(cause)
+    what = f"{type(cause).__name__}{text and ': '}{text}{line and f' ({line})'}"
+    failure = TaskFailed(f"{task_name}: {where}{in_step(cause)} failed: {what}")
     failure.call = FailedCall(task_name, where, span)
     return failure

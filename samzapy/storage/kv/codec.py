@@ -245,7 +245,7 @@ class EntryCodec:
     def check_key(self, key: Any) -> None:
         """Raise StoreRefused for a key that no store takes: None, or one that cannot be hashed."""
         if key is None:
-            raise StoreRefused(f"store '{self.store}': key must not be None")
+            raise StoreRefused(f"store '{self.store}': key must not be None: has the message a key?")
         try:
             hash(key)
         except TypeError as cause:
@@ -305,6 +305,8 @@ class EntryCodec:
         why = str(cause) if isinstance(cause, SerdeError) else serde.refusal(refused, cause)
         which = "key" if part == "key" else "msg"
         why = f"{why}; convert it, or change stores.{self.store}.{which}.serde"
+        if type(refused) is bytes:
+            why = f"{why}; a stream gives bytes without its samza.{which}.serde"
         return self._failure(part, key, why, refused=True)
 
     def _unreadable(self, part: str, key: Any, reason: str, key_data: bytes, data: bytes | None) -> SerdeError:

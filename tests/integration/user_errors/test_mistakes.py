@@ -102,7 +102,6 @@ ITS_EXCEPTION = ""
 
 MISTAKES = {
     "no file": Mistake(2, "config", "none.properties", "not found", command=("run", "none.properties")),
-    "a folder as the file": Mistake(2, "config", ".", "cannot read", command=("run", ".")),
     "misspelt command": Mistake(2, "command", "'rum'", "did you mean run?", command=("rum", "job.properties")),
     "misspelt option": Mistake(2, "option", "--untilend", "--until-end", command=(*RUN, "--untilend")),
     "override without =": Mistake(2, "--config", "task.commit.ms", "KEY=VALUE", command=(*RUN, "-c", "task.commit.ms")),
@@ -124,7 +123,7 @@ MISTAKES = {
     "no inputs": Mistake(2, "task.inputs", "required", "e.g. kafka.page-views", {"task.inputs": ""}),
     "input without system": Mistake(2, "task.inputs", "'in'", "system.stream", {"task.inputs": "in"}),
     "unknown system": Mistake(2, "task.inputs", "'kafkaa'", "known: local", {"task.inputs": "kafkaa.in"}),
-    "missing topic": Mistake(3, "topic", "'inn'", "samzapy topic create local.inn", {"task.inputs": "local.inn"}),
+    "missing topic": Mistake(3, "topic", "'inn'", "log.db); create it with: samzapy", {"task.inputs": "local.inn"}),
     "unknown serde": Mistake(2, "msg.serde", "'jsn'", "did you mean json?", {"systems.local.samza.msg.serde": "jsn"}),
     "store without serde": Mistake(2, "stores.s.msg.serde", "required", "e.g. json", {"stores.s.msg.serde": None}),
     "unknown engine": Mistake(2, "stores.s.factory", "'rocksdbb'", "rocksdb", {"stores.s.factory": "rocksdbb"}),
@@ -151,6 +150,9 @@ MISTAKES = {
         1, BODY, "local.in[0]@0", "stores.s.msg.serde", {}, "self.store.put(envelope.key, {1})"
     ),
     "wrong type of a key": Mistake(1, BODY, "key 1", "stores.s.key.serde", {}, "self.store.put(1, 1)"),
+    "key of a stream without a serde": Mistake(
+        1, BODY, "got bytes", "samza.key.serde", {"systems.local.samza.key.serde": None}, "self.store.get(envelope.key)"
+    ),
     "None into a store": Mistake(1, BODY, "'k0'", "delete the key instead", {}, "self.store.put(envelope.key, None)"),
     "output that is no JSON": Mistake(1, BODY, "got set", "json serde takes", {}, SEND.format("self.output, {1}")),
     "output without serde": Mistake(
@@ -171,6 +173,7 @@ MISTAKES = {
         3, "topic", "'nowhere'", "samzapy topic create", {}, SEND.format("SystemStream('local', 'nowhere'), 1")
     ),
     "process returns": Mistake(1, BODY.replace("9", "8"), "a dict", "collector.send", {}, "return envelope.message"),
+    "no text": Mistake(1, BODY, "E: its", "AttributeError", {}, "raise type('E', (Exception,), {'__str__': lambda e: e.a})"),
     "an exception": Mistake(1, BODY, "KeyError: 'b'", ITS_EXCEPTION, {}, "envelope.message['b']"),
     "state folder": Mistake(
         3, "job.logged.store.base.dir", "/dev/null/", "can be written", {"job.logged.store.base.dir": "/dev/null/state"}

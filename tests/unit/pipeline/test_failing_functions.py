@@ -64,7 +64,7 @@ def test_a_null_key_of_a_stateful_step_is_refused_with_its_name():
     with PipelineDriver(pipeline) as driver, pytest.raises(StoreRefused) as failure:
         driver.send("in", 1)
     assert "kafka.in[0]@0" in str(failure.value)
-    assert "key must not be None (in step 'in-count' (aggregate))" in str(failure.value)
+    assert "key must not be None: has the message a key? (in step 'in-count' (aggregate))" in str(failure.value)
 
 
 def outputs(build, messages, config=SKIP):
