@@ -240,10 +240,5 @@ def _totals(batch: Batch, places: Mapping[Any, int], results: Sequence[Any]) -> 
     """The result of each key, at the place of its last message."""
     rows = sorted(zip(places.values(), places, results, strict=True), key=operator.itemgetter(0))
     at = [place for place, _, _ in rows]
-    return Batch(
-        batch.ssp,
-        [batch.offsets[place] for place in at],
-        [key for _, key, _ in rows],
-        [result for _, _, result in rows],
-        [batch.timestamps[place] for place in at],
-    )
+    offsets, timestamps = ([column[place] for place in at] for column in (batch.offsets, batch.timestamps))
+    return Batch(batch.ssp, offsets, [key for _, key, _ in rows], [result for _, _, result in rows], timestamps)

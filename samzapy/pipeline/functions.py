@@ -213,11 +213,5 @@ def without_nulls(batch: Batch) -> Batch:
 
 def with_columns(batch: Batch, *, keys: Sequence[Any] | None = None, messages: Sequence[Any] | None = None) -> Batch:
     """The batch with other keys or contents, as many as it has messages."""
-    return MessageBatch(
-        batch.ssp,
-        batch.offsets,
-        batch.keys if keys is None else keys,
-        batch.messages if messages is None else messages,
-        batch.timestamps,
-        batch.headers,
-    )
+    keys, messages = batch.keys if keys is None else keys, batch.messages if messages is None else messages
+    return MessageBatch(batch.ssp, batch.offsets, keys, messages, batch.timestamps, batch.headers)

@@ -288,14 +288,8 @@ class Stream(_Flow):
     ) -> Stream:
         # A join tells messages apart by their positions.
         sides = [stream.together() if stream.step.has_positions else stream.through() for stream in (self, other)]
-        step = JoinOfStreams(
-            inputs=(sides[0].step, sides[1].step),
-            joiner=joiner,
-            rules=rules or TimeRules(),
-            inner=inner,
-            value_type=returned_by(joiner),
-            **options,
-        )
+        inputs, kind, rules = (sides[0].step, sides[1].step), returned_by(joiner), rules or TimeRules()
+        step = JoinOfStreams(inputs=inputs, joiner=joiner, rules=rules, inner=inner, value_type=kind, **options)
         return Stream(self.pipeline, self.pipeline.add(step, name), name)
 
     def _lookup(self, table: Table, joiner: Joiner, how: str, on: Callable[..., Any] | None, name: str) -> Stream:

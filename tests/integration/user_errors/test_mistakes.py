@@ -173,7 +173,7 @@ MISTAKES = {
         3, "topic", "'nowhere'", "samzapy topic create", {}, SEND.format("SystemStream('local', 'nowhere'), 1")
     ),
     "process returns": Mistake(1, BODY.replace("9", "8"), "a dict", "collector.send", {}, "return envelope.message"),
-    "no text": Mistake(1, BODY, "E: its", "AttributeError", {}, "raise type('E', (Exception,), {'__str__': lambda e: e.a})"),
+    "no text": Mistake(1, BODY, "E: its", "TypeError", {}, "raise type('E', (Exception,), {'__str__': abs})"),
     "an exception": Mistake(1, BODY, "KeyError: 'b'", ITS_EXCEPTION, {}, "envelope.message['b']"),
     "state folder": Mistake(
         3, "job.logged.store.base.dir", "/dev/null/", "can be written", {"job.logged.store.base.dir": "/dev/null/state"}

@@ -53,12 +53,10 @@ def test_inputs_of_unequal_counts_that_have_to_meet_are_refused(pipeline, needs)
         PipelineDriver(pipeline, partitions=TWO_AND_THREE).close()
 
 
-@pytest.mark.parametrize("counts", [{"one": 2, "two": 3}, {"one": 3, "two": 2}])
-def test_a_foreign_key_needs_tables_of_equal_counts(pipeline, counts):
-    one, two = tables(pipeline)
-    one.join(two, on=lambda row: row)
-    with pytest.raises(EnvironmentFailure, match="partition counts differ"):
-        PipelineDriver(pipeline, partitions=counts).close()
+def test_a_foreign_key_needs_tables_of_equal_counts(pipeline):
+    tables(pipeline)[0].join(tables(pipeline)[1], on=str)
+    with pytest.raises(EnvironmentFailure, match=r"partition counts differ.*answers"):
+        PipelineDriver(pipeline, partitions=TWO_AND_THREE).close()
 
 
 APART = {
@@ -104,8 +102,6 @@ AS_OF, PRESENT = "how: this join is one of inner, left, got 'outer'", "within an
 MISUSED = [
     (lambda one, two, rows: rows.join(rows, on=str, how="outer"), AS_OF),
     (lambda one, two, rows: one.merge(Pipeline("q").stream("kafka.in")), "'in' is a step of another pipeline than 'p'"),
-    (lambda one, two, rows: rows.join(Pipeline("q").table("kafka.in")), "'in' is a step of another pipeline than 'p'"),
-    (lambda one, two, rows: one.join_as_of(two, how="outer"), AS_OF),
     (lambda one, two, rows: rows.join(rows, how="right"), "how: this join is one of inner, left, outer, got 'right'"),
     (lambda one, two, rows: one.join(two, within=Within("1s"), on=str), r"takes no on="),
     (lambda one, two, rows: one.join(rows, within=Within("1s")), PRESENT),
@@ -119,7 +115,6 @@ MISUSED = [
     (lambda one, two, rows: rows.map_values(None), "1 or 2.*None"),
     (lambda one, two, rows: one.filter(lambda: True), "1 or 2.*<lambda>"),
     (lambda one, two, rows: one.aggregate(sum=Sum("size")), r"arguments: 1\).*field\('size'\)"),
-    (lambda one, two, rows: one.reduce(abs), "arguments: 2.*abs"),
     (lambda one, two, rows: one.process(lambda n: n), "arguments: 2.*<lambda>"),
     (lambda one, two, rows: one.join(rows, "left"), "arguments: 2.*'left'"),
 ]
@@ -131,27 +126,25 @@ def test_what_a_step_cannot_work_with_is_refused_where_it_is_given(pipeline, bui
         build(*streams(pipeline), pipeline.table("kafka.rows"))
 
 
-def test_late_messages_of_windows_without_an_aggregation_are_refused(pipeline):
-    pipeline.stream("kafka.one").window(Tumbling("1m")).late().to("kafka.late")
-    with pytest.raises(ConfigError, match=r"one-late: late\(\) needs an aggregation"):
-        pipeline.explain()
-
-
-@pytest.mark.parametrize(("given", "out"), [("p-by-x", "out"), ("in", "p-by-x")])
-def test_a_stream_between_steps_of_the_name_of_an_input_or_output_is_refused(pipeline, given, out):
+def by_x(pipeline, given, out):
     pipeline.stream(f"kafka.{given}").key_by(lambda item: item["x"]).count().to(f"kafka.{out}")
-    with pytest.raises(ConfigError, match=r"^by-x-out: connects steps, .* give key_by a name=, got 'kafka.p-by-x'"):
-        pipeline.explain()
 
 
+TAKEN = r"^by-x-out: connects steps, .* give key_by a name=, got 'kafka.p-by-x'"
 SENT = [lambda rows: rows.to("kafka.out"), lambda rows: rows.changes().through(), lambda rows: rows.join(rows, on=str)]
 SENT += [lambda rows: rows.changes().broadcast().to("kafka.out")]
+PLANS = [
+    (lambda p: p.stream("kafka.one").window(Tumbling("1m")).late(), r"one-late: late\(\) needs an aggregation"),
+    (lambda p: by_x(p, "p-by-x", "out"), TAKEN),
+    (lambda p: by_x(p, "in", "p-by-x"), TAKEN),
+    *((lambda p, send=send: send(p.table("kafka.rows", everywhere=True)), "each task would send all") for send in SENT),
+]
 
 
-@pytest.mark.parametrize("send", SENT, ids=["to", "through", "foreign key", "broadcast"])
-def test_rows_that_each_task_has_are_sent_by_none(pipeline, send):
-    send(pipeline.table("kafka.rows", everywhere=True))
-    with pytest.raises(ConfigError, match="each task would send all messages: they are everywhere"):
+@pytest.mark.parametrize(("build", "reason"), PLANS)
+def test_a_plan_that_gives_wrong_results_is_refused(pipeline, build, reason):
+    build(pipeline)
+    with pytest.raises(ConfigError, match=reason):
         pipeline.explain()
 
 

@@ -154,15 +154,12 @@ def test_a_change_that_comes_after_the_last_commit_is_announced_as_lost(closing,
     assert len(said) == (1 if orders else 0)
 
 
-def test_a_task_is_closed_once_also_if_the_close_of_another_one_fails(closing):
+def test_a_task_is_closed_once_also_if_another_close_fails_but_not_without_init(closing):
     with TaskTestDriver(closing("fail"), JOB, partitions=3) as driver:
         driver.send("in", 1, key="a")
         with pytest.raises(TaskFailed, match="Partition 1: close failed: ValueError: told to"):
             driver.stop()
     assert Counter(ClosingTask.closed) == {"Partition 0": 1, "Partition 1": 1, "Partition 2": 1}
-
-
-def test_a_task_without_a_call_of_init_is_not_closed(closing):
     with pytest.raises(StoreError, match="Partition 0: the job has no store 's'"):
         TaskTestDriver(closing(), {key: JOB[key] for key in JOB if "stores." not in key}, partitions=2)
     assert ClosingTask.closed == ["Partition 0"]
