@@ -73,7 +73,7 @@ def read_plan(path: Path | str | Mapping[str, str], overrides: Mapping[str, str]
     if references.problems:
         raise ConfigError(references.problems)
     values = references.values
-    tests = split_list(values.get("test.methods", ""))
+    tests = tuple(dict.fromkeys(split_list(values.get("test.methods", ""))))
     if not tests:
         raise ConfigError([ConfigProblem("test.methods", None, "required, e.g. rocksdb-write-performance")])
     numbers = {key: _whole(values, key, default, int(key == "bench.repeats")) for key, default in _SETTINGS.items()}
@@ -92,10 +92,25 @@ def _cases(values: Mapping[str, str], test: str) -> Iterable[Case]:
         key = f"{prefix}scenario" if f"{prefix}scenario" in values else "test.methods"
         raise ConfigError([ConfigProblem(key, scenario, f"one of {', '.join(SCENARIOS)}")])
     stores = _stores({**_below(values, "stores."), **_below(values, f"{prefix}stores.")}) or {"store": {}}
-    for number in range(1, _whole(values, f"{prefix}set.count", 1, 1) + 1):
+    count, labels = _whole(values, f"{prefix}set.count", 1, 1), set[str]()
+    read = (
+        f"{prefix}scenario",
+        f"{prefix}set.count",
+        f"{prefix}stores.",
+        *(f"{prefix}set-{n + 1}." for n in range(count)),
+    )
+    for key in values:
+        if key.startswith(prefix) and not key.startswith(read):
+            raise ConfigError(
+                [ConfigProblem(key, values[key], f"unknown key, or set above test.{test}.set.count={count}")]
+            )
+    for number in range(1, count + 1):
         of_set = f"{prefix}set-{number}."
         parameters = _below(values, of_set)
         label, target = parameters.pop("label", f"set-{number}"), parameters.pop("target", "store")
+        if label in labels:
+            raise ConfigError([ConfigProblem(f"{of_set}label", label, "another set has it: give each its own")])
+        labels.add(label)
         if target not in TARGETS:
             raise ConfigError([ConfigProblem(f"{of_set}target", target, f"one of {', '.join(TARGETS)}")])
         own = {key.removeprefix("store."): parameters.pop(key) for key in list(parameters) if key.startswith("store.")}

@@ -105,6 +105,9 @@ def test_scale_multiplies_the_counts_and_nothing_else():
         ({"bench.repeats": "0"}, "bench.repeats: integer >= 1, got '0'"),
         ({"bench.repeat": "3"}, "bench.repeat: unknown key; did you mean bench.repeats"),
         ({"test.fillseq.set-1.target": "disk"}, "set-1.target: one of store, raw, got 'disk'"),
+        ({"test.fillseq.set-2.keys": "5"}, "set-2.keys: unknown key, or set above test.fillseq.set.count=1, got '5'"),
+        ({"test.fillseq.set.count": "2", "test.fillseq.set-1.label": "set-2"}, "set-2.label: another set has it"),
+        (keys("restore", **COUNTS), "stores.s.changelog: required by scenario restore"),
         ({"test.fillseq.set-1.key": "5"}, "test.fillseq.set-1.key: unknown parameter; did you mean keys"),
         ({"test.fillseq.set-1.keys": "many"}, "test.fillseq.set-1.keys: integer >= 1, got 'many'"),
         ({"test.fillseq.stores.s.msg.serde": "long"}, "msg.serde: to measure, one of bytes, string, json, got 'long'"),
@@ -112,7 +115,7 @@ def test_scale_multiplies_the_counts_and_nothing_else():
 )
 def test_a_slip_in_the_file_is_named(given, told):
     with pytest.raises(ConfigError, match=told):
-        measured(keys("fillseq") | given)
+        measured(keys("fillseq") | {"stores.s.factory": "inmemory"} | given)
 
 
 @pytest.fixture
