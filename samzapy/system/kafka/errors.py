@@ -184,10 +184,9 @@ def delivery_error(
     if code == KafkaError.INVALID_TIMESTAMP:
         allowed = "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic say which it takes"
         return RecordRefused(f"{where}: the broker refuses a record for its timestamp: {allowed} ({one_line(error)})")
-    if code == KafkaError.INVALID_RECORD:
-        return RecordRefused(
-            f"{where}: the broker refuses a record; in a compacted topic each needs a key ({one_line(error)})"
-        )
+    if code == KafkaError.INVALID_RECORD:  # also for a timestamp in a batch of several records
+        allowed = "in a compacted topic each needs a key, and message.timestamp.*.max.ms bound its timestamp"
+        return RecordRefused(f"{where}: the broker refuses a record; {allowed} ({one_line(error)})")
     if code in TOO_LARGE:
         # The client refuses records above its own limit. This refusal is the broker's, and it measures whole batches.
         below = "its max.message.bytes" + (f" {limit:,}" if limit else "")
