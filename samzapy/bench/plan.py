@@ -16,6 +16,7 @@ test.T.set-I.PARAM                            a parameter of the scenario
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,6 +82,8 @@ def read_plan(path: Path | str | Mapping[str, str], overrides: Mapping[str, str]
         if key.startswith("bench.") and key not in _SETTINGS:
             raise ConfigError([ConfigProblem(key, values[key], f"unknown key{did_you_mean(key, _SETTINGS)}")])
     cases = tuple(case for test in tests for case in _cases(values, test))
+    if twice := [name for name, number in Counter(case.name for case in cases).items() if number > 1]:
+        raise ConfigError.of("label", twice[0], "expected a label of its own for each set of a test")
     job = {key: value for key, value in values.items() if key.startswith(("systems.", "serializers."))}
     return Plan(cases, job, numbers["bench.seed"], numbers["bench.repeats"], numbers["bench.warmup"])
 
@@ -92,25 +95,15 @@ def _cases(values: Mapping[str, str], test: str) -> Iterable[Case]:
         key = f"{prefix}scenario" if f"{prefix}scenario" in values else "test.methods"
         raise ConfigError([ConfigProblem(key, scenario, f"one of {', '.join(SCENARIOS)}")])
     stores = _stores({**_below(values, "stores."), **_below(values, f"{prefix}stores.")}) or {"store": {}}
-    count, labels = _whole(values, f"{prefix}set.count", 1, 1), set[str]()
-    read = (
-        f"{prefix}scenario",
-        f"{prefix}set.count",
-        f"{prefix}stores.",
-        *(f"{prefix}set-{n + 1}." for n in range(count)),
-    )
-    for key in values:
-        if key.startswith(prefix) and not key.startswith(read):
-            raise ConfigError(
-                [ConfigProblem(key, values[key], f"unknown key, or set above test.{test}.set.count={count}")]
-            )
+    count = _whole(values, f"{prefix}set.count", 1, 1)
+    read = ("scenario", "set.count", "stores.", *(f"set-{number + 1}." for number in range(count)))
+    for leaf, value in _below(values, prefix).items():
+        if not leaf.startswith(read):
+            raise ConfigError.of(f"{prefix}{leaf}", value, f"unknown key, or a set above set.count={count}")
     for number in range(1, count + 1):
         of_set = f"{prefix}set-{number}."
         parameters = _below(values, of_set)
         label, target = parameters.pop("label", f"set-{number}"), parameters.pop("target", "store")
-        if label in labels:
-            raise ConfigError([ConfigProblem(f"{of_set}label", label, "another set has it: give each its own")])
-        labels.add(label)
         if target not in TARGETS:
             raise ConfigError([ConfigProblem(f"{of_set}target", target, f"one of {', '.join(TARGETS)}")])
         own = {key.removeprefix("store."): parameters.pop(key) for key in list(parameters) if key.startswith("store.")}

@@ -16,7 +16,7 @@ from rocksdict import AccessType, Cache, Rdict, WriteBatch, WriteOptions
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.job import JobConfig
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.storage.rocksdb.options import RocksDbOptions
 from samzapy.testing.store import open_store
 
@@ -99,8 +99,7 @@ class StoreTarget:
     def restore(self) -> int:
         """The directory is deleted and the changelog read."""
         if not self._logged:
-            key = f"stores.{self._name}.changelog"
-            raise ConfigError([ConfigProblem(key, None, "required by scenario restore, e.g. local.changes")])
+            raise ConfigError.of(f"stores.{self._name}.changelog", None, "required by scenario restore")
         self._opened.lose_local_state()
         self.store = self._opened.store
         self._sent = 0

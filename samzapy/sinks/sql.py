@@ -31,7 +31,6 @@ from samzapy.sinks.database import (
 #: A row, and the input it comes from; (None, -1) if it comes from none.
 WaitingRow = tuple[SystemStreamPartition | None, int, Row]
 
-
 #: Two values of one of these types are the same in every column if they are equal.
 _SAME_IF_EQUAL = frozenset({int, str, bytes, bool, date, UUID})
 #: Two values of one of these types are the same in every column if their `repr` is equal.

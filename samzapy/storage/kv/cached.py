@@ -18,7 +18,6 @@ from samzapy.storage.kv.uncommitted import UncommittedStore
 K = TypeVar("K")
 V = TypeVar("V")
 
-
 #: The most dirty values, unless `write.batch.size` is more. Their bytes are unknown until they are serialized.
 MOST_DIRTY = 50_000
 #: New dirty values after which the bytes of the latest stand for all of them, fewer in a budget of less than so many

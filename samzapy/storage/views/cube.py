@@ -23,7 +23,6 @@ Number = int | float | None
 
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
-
 _DESIGN = b"d"
 
 #: Values of a type that have their part of a key at hand; then all are forgotten.

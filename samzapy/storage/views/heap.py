@@ -33,7 +33,6 @@ Score = int | float
 
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
-
 #: Groups that have their keys at hand; then all are forgotten.
 _REMEMBERED = 1_000
 #: Items of one entry of the store, and so of one changelog record.
@@ -47,7 +46,6 @@ _MOST_HASHES = 200_000
 _ITEMS_A_PUSH = 4
 #: Hashes beyond twice the group's size that it may have before they are rebuilt.
 _SPARE = 64
-
 
 #: A score and the item's bytes; the bytes decide between equal scores.
 Ranked = list[Any]

@@ -105,8 +105,11 @@ def test_scale_multiplies_the_counts_and_nothing_else():
         ({"bench.repeats": "0"}, "bench.repeats: integer >= 1, got '0'"),
         ({"bench.repeat": "3"}, "bench.repeat: unknown key; did you mean bench.repeats"),
         ({"test.fillseq.set-1.target": "disk"}, "set-1.target: one of store, raw, got 'disk'"),
-        ({"test.fillseq.set-2.keys": "5"}, "set-2.keys: unknown key, or set above test.fillseq.set.count=1, got '5'"),
-        ({"test.fillseq.set.count": "2", "test.fillseq.set-1.label": "set-2"}, "set-2.label: another set has it"),
+        ({"test.fillseq.set-2.keys": "5"}, "test.fillseq.set-2.keys: unknown key, or a set above set.count=1, got .5."),
+        (
+            {"test.fillseq.set.count": "2", "test.fillseq.set-1.label": "set-2"},
+            "label: expected a label of its own for each set of a test, got .fillseq/set-2.",
+        ),
         (keys("restore", **COUNTS), "stores.s.changelog: required by scenario restore"),
         ({"test.fillseq.set-1.key": "5"}, "test.fillseq.set-1.key: unknown parameter; did you mean keys"),
         ({"test.fillseq.set-1.keys": "many"}, "test.fillseq.set-1.keys: integer >= 1, got 'many'"),
