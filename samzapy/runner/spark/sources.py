@@ -190,7 +190,8 @@ class SessionSpark(SparkSource):
         self._context = context
 
     def fit(self, config: JobConfig) -> JobConfig:
-        settings = dict(self._context.getConf().getAll())
+        with _answering():
+            settings = dict(self._context.getConf().getAll())
         ignored = [key for key in config.raw if key.startswith(PREFIX)]
         note = (f"{', '.join(ignored)}: without effect, the session has its settings already",) if ignored else ()
         master = str(self._context.master)
@@ -272,8 +273,21 @@ def spark_context(session: object) -> Any:
 
 
 def _settings_of_jvm() -> SparkConf:
-    SparkContext._ensure_initialized()  # noqa: SLF001  # settings are read from the JVM
-    return SparkConf()
+    with _answering():
+        SparkContext._ensure_initialized()  # noqa: SLF001  # settings are read from the JVM
+        return SparkConf()
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Turns the errors of a JVM that has ended, and which pyspark keeps for this process, into EnvironmentFailure."""
+    try:
+        yield
+    except (Py4JError, OSError) as cause:
+        message = (
+            f"the JVM of this process's Spark has ended ({cause}): start the process, or the notebook's kernel, again"
+        )
+        raise EnvironmentFailure(message) from cause
 
 
 def _fitted(
