@@ -194,4 +194,10 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """The console script's entry."""
-    cli.main(prog_name="samzapy")
+    try:
+        cli.main(prog_name="samzapy")
+    except SystemExit as end:
+        from samzapy.runner.stopping import end_within
+
+        end_within(10.0, end.code if isinstance(end.code, int) else 1)
+        raise

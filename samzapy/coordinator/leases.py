@@ -11,8 +11,6 @@ milliseconds. No I/O, no lock: one caller at a time.
                        |  |  +--finish, or the lease expires--> LOST
                        |  +<--renew-- LOST
                        +<--grant (the next attempt)-- RUNNING, DONE, LOST
-
-A container that was released, and has ended well, is WAITING for its next attempt, unless the whole job stops.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ class ContainerState(Enum):
     """The state of a container, from the coordinator's view."""
 
     WAITING = "waiting"
-    """No attempt has registered yet, or the last one made room for the next one."""
+    """No attempt has registered yet; or the last one was released, and has ended well for the next one."""
     RUNNING = "running"
     """An attempt holds the lease."""
     LOST = "lost"

@@ -308,9 +308,8 @@ class Conversion:
             return None
         if not isinstance(result, tuple) or len(result) != 2:
             raise SerdeError(
-                f"{store}: key {reprlib.repr(key)}: {self.changed_by} returned "
-                f"{reprlib.repr(result)}, expected (key, value), "
-                "or None to leave the entry out"
+                f"{store}: key {reprlib.repr(key)}: {self.changed_by} returned {reprlib.repr(result)}, expected "
+                "(key, value), or None to leave the entry out"
             )
         data = self.target.encode_key(result[0]), self.target.encode_value(*result)
         size, limit = len(data[0]) + len(data[1]), self.max_record_bytes

@@ -198,9 +198,8 @@ class ChangelogPart:
             now = clients.admin(self.ssp.system).offsets([self.ssp])[self.ssp]
             if now.upcoming < self.log.upcoming:
                 raise EnvironmentFailure(
-                    f"{self.ssp}: ends before {now.upcoming}, and ended before {self.log.upcoming} "
-                    "when it was asked for: it "
-                    "was deleted or created again meanwhile"
+                    f"{self.ssp}: ends before {now.upcoming}, and ended before {self.log.upcoming} when it was asked "
+                    "for: it was deleted or created again meanwhile"
                 )
             bounds = {self.ssp: OffsetRange(max(self.log.oldest, now.oldest), self.log.upcoming)}
             reader = ChangelogReader(

@@ -16,6 +16,7 @@ from threading import Event
 from typing import Any, final
 
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from samzapy.admin.positions import MEMBER, chosen_inputs, moved_to, write_checkpoints
@@ -34,7 +35,7 @@ from samzapy.checkpoint.records import (
     write_changelog_partitions,
 )
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.config.job import JobConfig
+from samzapy.config.job import FIXED, JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.outputs.producers import fence, state_transactions
 from samzapy.container.supervision.job_records import Ownership, open_job
@@ -61,6 +62,7 @@ from samzapy.dataframe.reading import (
 )
 from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError
 from samzapy.job.planner import to_json
+from samzapy.runner.spark.application import one_line
 from samzapy.runner.spark.sources import spark_context
 from samzapy.storage.changelog.topic import (
     changelog_of,
@@ -92,8 +94,7 @@ def refuse_speculation(context: SparkContext) -> None:
     """Raise ConfigError for a Spark that starts second copies of running tasks."""
     value = context.getConf().get("spark.speculation", "false")
     if value.strip().lower() != "false":
-        message = "must be false: a second copy of a running task would write the same state"
-        raise ConfigError.of("spark.speculation", value, message)
+        raise ConfigError.of("spark.speculation", value, "must be {}: {}".format(*FIXED["spark.speculation"]))
 
 
 @final
@@ -189,7 +190,11 @@ def frame_records(
     job = TravellingJob.of(config, spark_context(df.sparkSession))
     maker = RecordMaker(job, store.name, columns, tasks.names, placement, max_record_bytes)
     maker.check(config, store)
-    return df.select(*[df[_quoted(name)] for name in columns.names]).rdd.mapPartitions(maker.records)
+    try:
+        rows = df.select(*[df[_quoted(name)] for name in columns.names]).rdd
+    except PySparkException as cause:  # a stream, two columns of one name
+        raise ConfigError.of("df", ", ".join(df.columns), f"cannot be written: {one_line(cause)}") from cause
+    return rows.mapPartitions(maker.records)
 
 
 def checkpoint_updates(

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from samzapy.devkafka.broker import BROKER_FOLDER, BROKER_PORT
 from samzapy.errors import counted
 
-_broker_folder = click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=BROKER_FOLDER,
-    show_default=True,
-    help="The folder of the broker's data and log.",
-)
+
+def _folder(default: Path, of: str) -> Callable[[Any], Any]:
+    """The option `--folder`."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option("--folder", type=kind, default=default, show_default=True, help=f"The folder of {of}.")
+
+
+_broker_folder = _folder(BROKER_FOLDER, "the broker's data and log")
+_spark_folder = _folder(Path(".samzapy/spark"), "the cluster's logs and work")
 
 
 @click.group()
@@ -68,15 +72,6 @@ def status(ctx: click.Context, folder: Path) -> None:
     click.echo(f"{kafka_version} answers at {running.bootstrap} (process {running.pid})")
 
 
-_spark_folder = click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".samzapy/spark"),
-    show_default=True,
-    help="The folder of the cluster's logs and work.",
-)
-
-
 @click.group()
 def spark() -> None:
     """Start and stop a standalone Spark on this machine, for development: loopback only, no password.
@@ -94,8 +89,9 @@ def start_spark(folder: Path, workers: int, cores: int, port: int) -> None:
     """Start the master and those workers that do not run yet, and print the master's address."""
     from samzapy.runner.spark.standalone import StandaloneSpark
 
-    address = StandaloneSpark(folder).start(workers, cores, port)
-    click.echo(f"Spark answers at {address}, with {counted(workers, 'worker')}; logs are in {folder}")
+    cluster = StandaloneSpark(folder)
+    address, running = cluster.start(workers, cores, port), counted(len(cluster.running()) - 1, "worker")
+    click.echo(f"Spark answers at {address}, with {running}; logs are in {folder}")
 
 
 @spark.command("stop")

@@ -21,7 +21,7 @@ from pyspark import RDD
 from pyspark.serializers import CPickleSerializer
 
 from samzapy.coordinator.wire import Place
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import EnvironmentFailure, counted
 from samzapy.runner.spark.jvm import patient
 from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.worker import run_task
@@ -41,12 +41,12 @@ def add_code(add: Callable[[str], object], files: Iterable[str], master: Master)
 
 
 @contextmanager
-def starting(address: str) -> Iterator[None]:
-    """Turns the errors of a starting Spark into EnvironmentFailure."""
+def starting(address: str, failed: str = "Spark did not start on ") -> Iterator[None]:
+    """Turns the errors of a Spark that starts, or is asked, into EnvironmentFailure."""
     try:
         yield
     except (Py4JError, ValueError, OSError) as cause:
-        raise EnvironmentFailure(f"Spark did not start on {address}: {one_line(cause)}") from cause
+        raise EnvironmentFailure(f"{failed}{address}: {one_line(cause)}") from cause
 
 
 class Jvm(Protocol):
@@ -156,8 +156,8 @@ class SparkApplication:
         except (Py4JError, OSError) as cause:
             return f"no answer ({one_line(cause)})"
         tasks = sum(stage.numActiveTasks for stage in stages if stage is not None)
-        executors = f"{len(self.executors())} executors, " if self._executors else ""
-        return f"{executors}{tasks} running tasks{self._last_executor()}"
+        executors = f"{counted(len(self.executors()), 'executor')}, " if self._executors else ""
+        return f"{executors}{counted(tasks, 'running task')}{self._last_executor()}"
 
     def _last_executor(self) -> str:
         return f"; the last executor {self._jvm.executor_end}" if self._jvm.executor_end else ""
@@ -288,23 +288,21 @@ class SparkJob:
         self._thread.join()
         if self._error is None:
             return None
-        message = str(self._error)
-        mismatch = _PYTHON_MISMATCH.search(message) or _OTHER_SAMZAPY.search(message)
-        if mismatch is not None:
-            raise EnvironmentFailure(" ".join(mismatch[1].split())) from self._error
+        message, text = str(self._error), ""
         another = (
             "name another Python (job.spark.conf.spark.pyspark.python; with a session of your own PYSPARK_PYTHON, set "
             "before it is made)"
         )
-        if (unknown := _NO_PYTHON.search(message)) is not None:
-            raise EnvironmentFailure(f"an executor cannot run {unknown[1]}: {another}") from self._error
-        if (missing := _NO_MODULE.search(message)) is not None:
+        if (mismatch := _PYTHON_MISMATCH.search(message) or _OTHER_SAMZAPY.search(message)) is not None:
+            text = " ".join(mismatch[1].split())
+        elif (unknown := _NO_PYTHON.search(message)) is not None:
+            text = f"an executor cannot run {unknown[1]}: {another}"
+        elif (missing := _NO_MODULE.search(message)) is not None:
             text = f"the executors' Python has no {missing[1]}: install samzapy there, or {another}"
+        elif _OLDER_SAMZAPY.search(message):
+            text = f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there"
+        if text:
             raise EnvironmentFailure(text) from self._error
-        if _OLDER_SAMZAPY.search(message):
-            raise EnvironmentFailure(
-                f"the executors' Python has an older samzapy, the driver has {VERSION}: install {VERSION} there"
-            ) from self._error
         return one_line(self._error)
 
     def _run(self) -> None:

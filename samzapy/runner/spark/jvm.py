@@ -166,8 +166,7 @@ class DriverJvm:
 
 
 def patient(gateway: Any) -> Any:
-    """The gateway; calls of this thread wait as long as they take, whatever `socket.setdefaulttimeout` says: a module
-    of the job may have set it for its own requests."""
+    """The gateway; its calls by this thread take the time they need, also if the user's code limits all sockets."""
     connection = gateway._gateway_client.get_thread_connection()  # noqa: SLF001  # not offered
     if connection is not None:
         connection.socket.settimeout(None)

@@ -51,6 +51,7 @@ from samzapy.runner.spark.user_code import shipped_files
 #: Settings of a session that a job needs. Reused workers do no harm: no other job gets the run's workers.
 _NEEDED = ("spark.speculation", "spark.python.use.daemon", "spark.python.worker.killOnIdleTimeout")
 _MASTER_S = 5.0
+_ENDED = "the JVM of this process's Spark has ended, start the process (of a notebook: the kernel) again"
 
 
 #: Held by the run with a Spark of its own, from the start to the end of its JVM or context.
@@ -190,7 +191,7 @@ class SessionSpark(SparkSource):
         self._context = context
 
     def fit(self, config: JobConfig) -> JobConfig:
-        with _answering():
+        with starting("", _ENDED):
             settings = dict(self._context.getConf().getAll())
         ignored = [key for key in config.raw if key.startswith(PREFIX)]
         note = (f"{', '.join(ignored)}: without effect, the session has its settings already",) if ignored else ()
@@ -273,21 +274,9 @@ def spark_context(session: object) -> Any:
 
 
 def _settings_of_jvm() -> SparkConf:
-    with _answering():
+    with starting("", _ENDED):
         SparkContext._ensure_initialized()  # noqa: SLF001  # settings are read from the JVM
         return SparkConf()
-
-
-@contextmanager
-def _answering() -> Iterator[None]:
-    """Turns the errors of a JVM that has ended, and which pyspark keeps for this process, into EnvironmentFailure."""
-    try:
-        yield
-    except (Py4JError, OSError) as cause:
-        message = (
-            f"the JVM of this process's Spark has ended ({cause}): start the process, or the notebook's kernel, again"
-        )
-        raise EnvironmentFailure(message) from cause
 
 
 def _fitted(
