@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, TextIO, TypeGuard
+from typing import Any, NoReturn, TypeGuard
 
 import click
 
@@ -92,8 +92,10 @@ class Commands(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
+            from samzapy.cli.output import discard  # the libraries of bars take a while
+
             # The interpreter flushes once more at its end, and would report an error.
-            _discard(sys.stdout)
+            discard(sys.stdout)
             ctx.exit(_BROKEN_PIPE)
         return result
 
@@ -127,13 +129,9 @@ def _drop_unwritten_errors() -> None:
         if sys.stderr is not None:
             sys.stderr.flush()
     except OSError:
-        _discard(sys.stderr)
+        from samzapy.cli.output import discard
 
-
-def _discard(stream: TextIO) -> None:
-    from samzapy.cli.output import discard  # the libraries of bars take a while
-
-    discard(stream)
+        discard(sys.stderr)
 
 
 def _take_any_text() -> None:

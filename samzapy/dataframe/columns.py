@@ -211,7 +211,7 @@ _MAKERS: dict[type[sql.DataType], Callable[[Any], Conversion]] = {
 }
 
 
-_WHOLE = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
+WHOLE = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
 
 
 class _Plain(NamedTuple):
@@ -225,8 +225,8 @@ class _Plain(NamedTuple):
 #: All other serdes are structured.
 _PLAIN = (
     _Plain(StringSerde, sql.StringType(), (sql.StringType,)),
-    _Plain(LongSerde, sql.LongType(), _WHOLE),
-    _Plain(IntegerSerde, sql.IntegerType(), _WHOLE),
+    _Plain(LongSerde, sql.LongType(), WHOLE),
+    _Plain(IntegerSerde, sql.IntegerType(), WHOLE),
     _Plain(DoubleSerde, sql.DoubleType(), (sql.FloatType, sql.DoubleType)),
     _Plain(BytesSerde, sql.BinaryType(), (sql.BinaryType,)),
     _Plain(UUIDSerde, sql.StringType(), (sql.StringType,)),

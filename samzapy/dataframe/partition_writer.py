@@ -21,7 +21,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.outputs.producers import transactional_id
 from samzapy.container.supervision.job_records import Ownership
-from samzapy.dataframe.columns import written
+from samzapy.dataframe.columns import WHOLE, written
 from samzapy.dataframe.reading import PURPOSE, ChangelogPart, JobTasks, TravellingJob, chunks
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreRefused
 from samzapy.serializers import encode_failure, serde_registry
@@ -84,8 +84,6 @@ def _problem(store: StoreConfig, message: str, value: str | None = None) -> Conf
 #: (changelog partition, key), value: sorted by the first.
 Record = tuple[tuple[int, bytes], bytes]
 
-_WHOLE = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
-
 
 class FrameColumns(NamedTuple):
     """The used columns of a frame, each with its type: the key, the value, and the place of a row (None: the key
@@ -104,7 +102,7 @@ class FrameColumns(NamedTuple):
             if name not in types:
                 raise ConfigError([ConfigProblem("df", name, f"no such column; the frame has {', '.join(types)}")])
         place = None if place_by is None else types[place_by]
-        if place is not None and not isinstance(place, (*_WHOLE, sql.StringType)):
+        if place is not None and not isinstance(place, (*WHOLE, sql.StringType)):
             message = "must be a whole number (the changelog's partition) or a string (the task's name)"
             raise ConfigError([ConfigProblem(f"place_by {place_by}", place.simpleString(), message)])
         return cls(types["key"], types["value"], place_by, place)

@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from inspect import signature
@@ -412,12 +412,11 @@ def _by_arrow() -> bool:
     """Whether Spark finds pandas and pyarrow, both recent enough for it."""
     from pyspark.sql.pandas import utils  # noqa: PLC0415  # looks for them when it is imported
 
-    try:
+    with suppress(ImportError):
         utils.require_minimum_pandas_version()
         utils.require_minimum_pyarrow_version()
-    except ImportError:
-        return False
-    return True
+        return True
+    return False
 
 
 @contextmanager

@@ -74,8 +74,7 @@ class Master:
         if cluster is not None:
             return cls(address, int(cluster[1]) * int(cluster[2]), on_this_machine=True, executors=int(cluster[1]))
         if _REMOTE.match(address):
-            # A standalone master gives what is free: one executor at least.
-            return cls(address, None, on_this_machine=False, executors=int(address.startswith("spark:")))
+            return cls(address, None, on_this_machine=False, executors=int(address.startswith("spark:")))  # at least
         allowed = "expected local[N,F], local-cluster[N,CORES,MB], spark://HOST:PORT, yarn or k8s://URL"
         raise ConfigError.of(KEY, address, allowed)
 

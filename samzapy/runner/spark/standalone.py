@@ -113,9 +113,7 @@ class StandaloneSpark:
             running = self.running()
             if MASTER not in running:
                 if not is_free(port):
-                    raise EnvironmentFailure(
-                        f"port {port}: something else listens on {HOST}:{port}; choose another port"
-                    )
+                    raise EnvironmentFailure(f"port {port}: something else listens on {HOST}:{port}; take another one")
                 self._end(list(running))
                 running = {}
                 self._launch(running, MASTER, "master.Master", ["--port", str(port)], port=port)

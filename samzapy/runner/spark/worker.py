@@ -196,9 +196,7 @@ def attempt(coordinator: HttpAddress, container_id: str, code: bytes) -> None:
     die_with_parent()
     token = os.environ.get(TOKEN)
     if token is None:
-        raise EnvironmentFailure(
-            f"{TOKEN} is not in the executor's environment: the driver has set it, so something has removed it"
-        )
+        raise EnvironmentFailure(f"{TOKEN}: something has removed it from the executor's environment")
     client = CoordinatorClient(coordinator.url, token, coordinator.fingerprint)
     _running = True
     try:
@@ -273,9 +271,7 @@ def _report(
     try:
         return client.fail(container_id, epoch, error, permanent=permanent, user=user_failure(error))
     except SamzapyError as cause:
-        logger.warning(
-            "The coordinator did not get the reason why container %s failed (%s): %s", container_id, error, cause
-        )
+        logger.warning("The coordinator was not told why container %s failed (%s): %s", container_id, error, cause)
         return False
 
 

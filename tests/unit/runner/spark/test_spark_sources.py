@@ -101,14 +101,6 @@ def test_a_session_that_would_break_a_guarantee_is_refused(settings, message):
     assert str(caught.value).startswith(message)
 
 
-def test_a_session_whose_jvm_has_ended_is_named():
-    session = context()
-    # As py4j does: nobody listens there.
-    session.getConf = lambda: socket.create_connection(("127.0.0.1", 1))
-    with pytest.raises(EnvironmentFailure, match="the JVM of this process's Spark has ended"):
-        fitted(session)
-
-
 def test_a_session_whose_jobs_may_get_the_group_of_a_container_is_refused(monkeypatch):
     monkeypatch.setenv("PYSPARK_PIN_THREAD", "False")
     with pytest.raises(ConfigError) as caught:
@@ -124,6 +116,9 @@ def test_what_is_no_session_is_refused():
         spark_context("local[2]")
     with pytest.raises(ConfigError, match="spark: the session is stopped"):
         spark_context(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None)))
+    ended = SimpleNamespace(master="local", getConf=lambda: socket.create_connection(("127.0.0.1", 1)))
+    with pytest.raises(EnvironmentFailure, match="the JVM of this process's Spark has ended"):
+        fitted(ended)
 
 
 def test_the_spark_of_the_process_is_used_and_else_a_new_one(monkeypatch):
