@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import uuid
 
 import pytest
@@ -9,14 +11,14 @@ import pytest
 from samzapy import StreamTask
 from samzapy.admin.running import has_ended
 from samzapy.api.system import StreamSpec
-from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import read_owner
 from samzapy.config.loader import load_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.runner.base import RunOptions, StartableJob
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import preparing
 from samzapy.runner.stopping import STOPPING, StopSignals, StopSwitch
-from samzapy.system.clients import job_clients, system_factory
+from samzapy.system.clients import system_factory
 
 
 class NeverCalled(StreamTask):
@@ -77,12 +79,8 @@ def test_a_run_that_is_stopped_right_after_its_claim_says_so_and_gives_the_job_b
     assert outcome.stopped
     assert outcome.status.processed == 0
     assert events == [STOPPING]
-    clients = job_clients(config, "test")
-    checkpoints = manager_for(config, clients)
-    owner = read_owner(checkpoints)
-    assert has_ended(checkpoints, owner), "the next run waits for nothing"
-    checkpoints.close()
-    clients.close()
+    with open_job(config, "test") as (_, checkpoints):
+        assert has_ended(checkpoints, read_owner(checkpoints)), "the next run waits for nothing"
 
 
 def test_a_signal_is_kept_until_it_is_known_how_the_job_stops():
@@ -107,12 +105,16 @@ def test_a_terminal_that_goes_away_and_one_sigterm_stop_the_job_in_order():
 
 
 def test_a_run_under_nohup_outlives_its_terminal():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     switch = StopSwitch()
-    try:
-        with StopSignals(switch):
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert not switch.asked
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with StopSignals(switch):
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not switch.asked
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_a_thread_of_a_jobs_code_does_not_hold_up_the_end_of_a_process():
+    code = "import threading as t; from samzapy.runner.stopping import end_within; end_within(0.1, 7)"
+    code += "; t.Thread(target=t.Event().wait, name='poller').start()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (7, "warning: the process ends without its threads poller\n")
