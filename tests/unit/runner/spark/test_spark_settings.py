@@ -21,6 +21,7 @@ def test_spark_is_quiet_local_and_without_a_page_of_its_own_by_default():
     assert made["spark.ui.enabled"] == "false"
     assert made["spark.driver.host"] == made["spark.driver.bindAddress"] == "127.0.0.1"
     assert made["spark.driver.memory"] == "1g"
+    assert made["spark.task.maxFailures"] == "1", "the driver chooses the next place"
     assert made["spark.driver.extraJavaOptions"].endswith(" -Dlog4j2.configurationFile=file:///log4j2.properties")
     assert made["spark.app.name"] == "job"
 
@@ -81,15 +82,8 @@ def test_the_defaults_of_a_spark_are_taken_for_whatever_the_run_does_not_set(var
 def test_defaults_of_a_spark_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_bytes(b"spark.app.name \xff")
-    with (
-        RunFolder() as folder,
-        pytest.raises(EnvironmentFailure, match=r"spark-defaults\.conf: cannot be read as a prop"),
-    ):
+    with RunFolder() as folder, pytest.raises(EnvironmentFailure, match=r"spark-defaults\.conf: cannot be read as a"):
         folder.spark_properties({}, tmp_path)
-
-
-def test_spark_tries_a_task_once_and_the_driver_chooses_the_next_place():
-    assert settings()["spark.task.maxFailures"] == settings("yarn")["spark.task.maxFailures"] == "1"
 
 
 @pytest.mark.parametrize(
