@@ -18,11 +18,9 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start; never jumps."""
-        ...
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch; may jump when the machine's clock is set."""
-        ...
 
 
 class SystemClock:

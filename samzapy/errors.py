@@ -49,6 +49,10 @@ class SamzapyError(Exception):
     call: FailedCall | None = None
     outage = False
 
+    def __init__(self, *message: object, outage: bool = False) -> None:
+        super().__init__(*message)
+        self.outage = outage or self.outage
+
 
 @dataclass(frozen=True)
 class ConfigProblem:
@@ -76,6 +80,12 @@ class ConfigError(SamzapyError):
     def of(cls, key: str, value: str | None, message: str) -> ConfigError:
         """The error with one problem."""
         return cls([ConfigProblem(key, value, message)])
+
+
+def raise_if_any(problems: Iterable[ConfigProblem]) -> None:
+    """Raise ConfigError with the problems, if there are any."""
+    if result := tuple(problems):
+        raise ConfigError(result)
 
 
 @contextmanager
@@ -149,9 +159,8 @@ class UnknownPartition(UnknownStream):
 
     def __init__(self, system: str, stream: str, partition: int, partitions: int) -> None:
         self.system, self.stream = system, stream
-        EnvironmentFailure.__init__(
-            self, f"{system}.{stream}[{partition}]: the stream has partitions 0 to {partitions - 1}"
-        )
+        text = f"{system}.{stream}[{partition}]: the stream has partitions 0 to {partitions - 1}"
+        EnvironmentFailure.__init__(self, text)
 
 
 class OffsetOutOfRange(EnvironmentFailure):
@@ -353,11 +362,8 @@ class JobTakenOver(TaskMigrated):
         """The error for a take-over by the run with this start (milliseconds since 1970) and process; `pid` is 0 for a
         command that changes the job's state."""
         started = datetime.fromtimestamp(started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
-        if not pid:
-            return cls(
-                f"a command that changes the state of job '{job}' (started at {started} on {host}) has taken over"
-            )
-        return cls(f"another run of job '{job}' (started at {started} on {host}, pid {pid}) has taken over")
+        who, place = ("another run of", f"{host}, pid {pid}") if pid else ("a command that changes the state of", host)
+        return cls(f"{who} job '{job}' (started at {started} on {place}) has taken over")
 
 
 def counted(number: int, noun: str) -> str:

@@ -36,6 +36,7 @@ from samzapy.errors import (
     RetriableError,
     SamzapyError,
     UnknownStream,
+    raise_if_any,
 )
 from samzapy.job.planner import (
     FoundInputs,
@@ -307,8 +308,7 @@ def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin], desc
         if limit is not None and factor > limit and describe(stream) is None:
             message = f"must be at most {limit}, the number of brokers of system '{stream.system}'"
             problems.append(ConfigProblem(key, str(factor), message))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
 
 
 def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:

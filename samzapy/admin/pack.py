@@ -29,7 +29,7 @@ from packaging.utils import canonicalize_name
 
 from samzapy import errors
 from samzapy.config.reading.properties import MASK, without_password
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, raise_if_any
 
 LEFT_OUT = frozenset({"pyspark", "py4j"})
 
@@ -98,8 +98,7 @@ def read_requirements(path: Path) -> tuple[Requested, ...]:
         except InvalidRequirement:
             allowed = "expected a package with its versions, e.g. polars>=1; install other things here, and name them"
             problems.append(ConfigProblem(where, _without_user(text), allowed))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
     return tuple(result)
 
 
@@ -132,8 +131,7 @@ def closure(requested: Iterable[Requested]) -> dict[str, Distribution]:
             seen.add((name, extra))
             needed = [Requirement(text) for text in package.requires or ()]
             queue += [Requested(inner, name, extra) for inner in needed if _applies(inner, extra)]
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
     return dict(sorted(result.items()))
 
 

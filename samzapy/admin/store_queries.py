@@ -247,12 +247,11 @@ def _owners(store: StoreConfig, clients: SystemClients, checkpoints: CheckpointM
     description = clients.admin(stream.system).describe(stream.stream)
     if description is None:
         raise UnknownStream(*stream, store=store.name)
-    known = read_changelog_partitions(checkpoints)
-    if known:
-        return dict(sorted(known.items(), key=lambda owned: owned[1]))
-    tasks = [f"Partition {number}" for number in range(description.partitions)]
-    owned = changelog_partitions(dict.fromkeys(tasks), {})
-    return dict(sorted(owned.items(), key=lambda each: each[1]))
+    owned = read_changelog_partitions(checkpoints)
+    if not owned:
+        tasks = [f"Partition {number}" for number in range(description.partitions)]
+        owned = changelog_partitions(dict.fromkeys(tasks), {})
+    return dict(sorted(owned.items(), key=lambda item: item[1]))
 
 
 #: Inputs, and stores, in the picture of a job.

@@ -6,14 +6,14 @@ import math
 import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OffsetRange, SystemAdmin, SystemProducer, SystemSettings
+from samzapy.api.system import SystemAdmin, SystemProducer, SystemSettings
+from samzapy.checkpoint.records import Target
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import ConfigError, OffsetOutOfRange, RetriableError, UnknownStream
+from samzapy.errors import ConfigError, RetriableError, UnknownStream
 from samzapy.serializers import as_json, decode_failure, encode_failure, from_json
 from samzapy.system.clients import system_factory
 
@@ -81,7 +81,7 @@ class Record(NamedTuple):
 class Range(NamedTuple):
     """The records to read.
 
-    `start`: oldest, newest (the last offset of each partition), upcoming, an offset, or a time (ISO 8601).
+    `start`: a `Target`.
     `partitions`: none for all. `last`: only so many records before the end, of all partitions together. `follow`: go on
     after the end. `patience_s`: seconds without progress after which the read fails; records behind an open transaction
     come only when it ends.
@@ -118,10 +118,8 @@ def records(
             raise UnknownStream(stream.system, stream.stream)
         ssps = _chosen(stream, description.partitions, what.partitions)
         ranges = admin.offsets(ssps)
-        time_ms = _time_ms(what.start)
-        timed = {} if time_ms is None else admin.offsets_at(ssps, time_ms)
+        starts = Target(what.start, "--from").offsets(None, ranges, lambda _: admin)
     with closing(system_factory(settings).consumer(settings, _CLIENT)) as consumer:
-        starts = {ssp: timed[ssp] if ssp in timed else _start(what.start, ssp, ranges[ssp]) for ssp in ssps}
         if what.last is not None:
             share = what.last // len(ssps)
             starts = {ssp: max(start, ranges[ssp].upcoming - share) for ssp, start in starts.items()}
@@ -139,11 +137,8 @@ def records(
             if reached != positions:
                 positions, moved = reached, clock.monotonic()
             elif clock.monotonic() - moved > what.patience_s:
-                raise RetriableError(
-                    f"{stream}: no record for {what.patience_s:g} s: a transaction before it is "
-                    "still open, or the system does "
-                    "not answer"
-                )
+                why = "a transaction before it is still open, or the system does not answer"
+                raise RetriableError(f"{stream}: no record for {what.patience_s:g} s: {why}")
             ends = {ssp: end for ssp, end in ends.items() if reached[ssp] < end}
 
 
@@ -152,27 +147,3 @@ def _chosen(stream: SystemStream, count: int, partitions: Sequence[int]) -> list
         if not 0 <= partition < count:
             raise ConfigError.of("--partition", str(partition), f"{stream} has partitions 0 to {count - 1}")
     return [SystemStreamPartition(*stream, partition) for partition in partitions or range(count)]
-
-
-def _time_ms(text: str) -> int | None:
-    """A time in ISO 8601, of UTC unless it says otherwise, in milliseconds since 1970; None for another start."""
-    if "-" not in text.strip("-"):
-        return None
-    try:
-        # Python 3.10 does not know the Z.
-        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return round((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _start(text: str, ssp: SystemStreamPartition, known: OffsetRange) -> int:
-    oldest, upcoming = known
-    places = {"oldest": oldest, "newest": max(oldest, upcoming - 1), "upcoming": upcoming}
-    if text in places:
-        return places[text]
-    if not text.isdecimal() or len(text) > 19:
-        raise ConfigError.of("--from", text, "expected oldest, newest, upcoming, an offset or a time")
-    if not oldest <= int(text) <= upcoming:
-        raise OffsetOutOfRange(ssp, int(text), oldest, upcoming)
-    return int(text)

@@ -25,7 +25,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 from samzapy.admin.running import NO_DRIVER, has_ended, refuse_if_running
@@ -43,13 +42,13 @@ from samzapy.checkpoint.records import (
 )
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.config.stores import StoreConfig
 from samzapy.config.task import Guarantee
 from samzapy.container.outputs.producers import StateTransactions, fence, refused, state_transactions, transactional_id
 from samzapy.container.supervision.job_records import open_job, this_run
 from samzapy.errors import ConfigError, EnvironmentFailure, JobTakenOver, TransactionsRefused, UnknownStream
 from samzapy.job.planner import JobModel
-from samzapy.storage.changelog.topic import STALL_S, Tail, first_records, foreign_records
+from samzapy.storage.changelog.topic import STALL_S, Tail, changelog_of, first_records, foreign_records
+from samzapy.storage.inspection import store_of
 from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
@@ -321,14 +320,8 @@ def refuse_records_past(
     """Raise ForeignRecords if a changelog partition has a record at or after its offset in `ends`. `stores`: the store
     of each partition."""
     tails = [Tail(ssp, max(ends[ssp], log.oldest), log.upcoming) for ssp, log in clients.offsets(ends).items()]
-    by_system: dict[str, list[Tail]] = {}
-    for tail in tails:
-        if tail.start < tail.bound:
-            by_system.setdefault(tail.ssp.system, []).append(tail)
-    first: dict[SystemStreamPartition, int] = {}
-    for system, of_system in by_system.items():
-        with closing(clients.consumer(system)) as consumer:
-            first.update(first_records(of_system, consumer, SYSTEM_CLOCK, STALL_S, open_counts=True))
+    unread = [tail for tail in tails if tail.start < tail.bound]
+    first = first_records(unread, clients.consumer, SYSTEM_CLOCK, STALL_S, open_counts=True)
     if first:
         ssp = min(first)
         raise foreign_records(stores[ssp], ssp, ends[ssp], first[ssp])
@@ -343,32 +336,22 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     """
     if config.task.checkpoint is None:
         raise ConfigError.of("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")
-    stores = [_logged(config.stores, name) for name in store_names or [s.name for s in config.changelogs.values()]]
+    names = store_names or [store.name for store in config.changelogs.values()]
+    changelogs = {name: changelog_of(store_of(config.stores, name)) for name in names}
     result: dict[str, Mapping[int, int]] = {}
     with open_job(config, "adopt") as (clients, checkpoints):
         refuse_if_running(config, read_owner(checkpoints), take_over=take_over)
         refuse_copied(checkpoints, config.stores)
         adopted = {}
-        for store in stores:
-            assert store.changelog is not None
-            admin = clients.admin(store.changelog.system)
-            topic = admin.describe(store.changelog.stream)
+        for name, changelog in changelogs.items():
+            admin = clients.admin(changelog.system)
+            topic = admin.describe(changelog.stream)
             if topic is not None:
-                ssps = [SystemStreamPartition(*store.changelog, number) for number in range(topic.partitions)]
+                ssps = [SystemStreamPartition(*changelog, number) for number in range(topic.partitions)]
                 ends = {ssp.partition: log.upcoming for ssp, log in admin.offsets(ssps).items()}
-                result[store.name], adopted[store.changelog] = ends, (topic.stream_id, ends)
-            elif store.name in store_names:
-                raise UnknownStream(*store.changelog, store=store.name)
+                result[name], adopted[changelog] = ends, (topic.stream_id, ends)
+            elif name in store_names:
+                raise UnknownStream(*changelog, store=name)
         checkpoints.start()
         adopt_ends(checkpoints, adopted)
     return result
-
-
-def _logged(stores: Mapping[str, StoreConfig], name: str) -> StoreConfig:
-    store = stores.get(name)
-    if store is None:
-        known = ", ".join(sorted(stores)) or "none"
-        raise ConfigError.of("STORE", name, f"must be a store of the job ({known})")
-    if store.changelog is None:
-        raise ConfigError.of(f"stores.{name}.changelog", None, "is required: there is nothing to adopt")
-    return store

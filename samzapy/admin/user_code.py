@@ -19,7 +19,7 @@ from samzapy.config.streams import StreamConfig
 from samzapy.container.outputs.producers import StateTransactions, state_transactions
 from samzapy.container.side_inputs import load_processors
 from samzapy.container.tasks.task_class import check_timers, load_task_class
-from samzapy.errors import ConfigError, ConfigProblem, noted
+from samzapy.errors import ConfigError, ConfigProblem, noted, raise_if_any
 from samzapy.plugins import import_also_from
 from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
 from samzapy.storage.spec import StoreSpec, store_specs
@@ -48,8 +48,7 @@ def _shipped(py_files: Iterable[str]) -> list[str]:
             problems.append(ConfigProblem(_PY_FILES, name, "file not found"))
         else:
             entries.append(str(path.parent if path.suffix == ".py" else path))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
     return entries
 
 

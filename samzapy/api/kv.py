@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from samzapy.errors import StoreRefused
@@ -34,7 +33,7 @@ class KeyValueIterator(Iterator[tuple[K, V]], Generic[K, V]):
     def __enter__(self) -> KeyValueIterator[K, V]:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -52,7 +51,7 @@ class KeyValueSnapshot(ABC, Generic[K, V]):
     def __enter__(self) -> KeyValueSnapshot[K, V]:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

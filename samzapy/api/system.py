@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from samzapy.api.context import JobContext
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.errors import EnvironmentFailure
+from samzapy.clock import Clock
+from samzapy.errors import EnvironmentFailure, RestoreStalled
 
 
 class RecordBatch(NamedTuple):
@@ -186,6 +187,11 @@ class SystemSettings:
     streams: Mapping[str, StreamSettings] = field(default_factory=dict)
 
 
+#: Seconds of one poll of `read_to`, and the likely reason why it gets no records.
+_POLL_S = 0.1
+_HELD = "; a transaction there may be open still: kafka-transactions.sh --find-hanging names one that hangs"
+
+
 class SystemConsumer(ABC):
     """Reads partitions, without consumer group and rebalance; committed records only.
 
@@ -227,6 +233,28 @@ class SystemConsumer(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the client; closing twice is allowed."""
+
+
+def read_to(
+    consumer: SystemConsumer,
+    ssp: SystemStreamPartition,
+    end: int,
+    clock: Clock,
+    patience_s: float,
+    max_records: int = 5_000,
+) -> Iterator[RecordBatch]:
+    """The batches of the only partition of a started consumer up to the offset `end`; the last one may go beyond it.
+
+    Raises RestoreStalled after `patience_s` seconds without progress.
+    """
+    moved = clock.monotonic()
+    while (position := consumer.position(ssp)) < end:
+        yield from consumer.poll(_POLL_S, max_records)
+        now = clock.monotonic()
+        if consumer.position(ssp) > position:
+            moved = now
+        elif now - moved > patience_s:
+            raise RestoreStalled(f"{ssp}@{position}: no record for {patience_s:g} s before the end {end}{_HELD}")
 
 
 class SystemProducer(ABC):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
@@ -75,20 +76,14 @@ def load_events(
     `on_progress` is called with the number of events sent so far.
     """
     factory = system_factory(settings)
-    admin = factory.admin(settings, "bench-load")
-    try:
+    with closing(factory.admin(settings, "bench-load")) as admin:
         admin.create(new_stream(settings, stream.stream, partitions))
-    finally:
-        admin.close()
-    producer = factory.producer(settings, "bench-load")
     done, left = 0, iter(events)
-    try:
+    with closing(factory.producer(settings, "bench-load")) as producer:
         while batch := [OutgoingRecord(stream.stream, key, value) for key, value in islice(left, BATCH)]:
             producer.send(batch)
             done += len(batch)
             if on_progress is not None:
                 on_progress(done)
         producer.flush()
-    finally:
-        producer.close()
     return done

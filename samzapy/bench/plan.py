@@ -25,7 +25,7 @@ from samzapy.bench.scenarios import SCENARIOS
 from samzapy.config.reading import properties
 from samzapy.config.reading.keys import did_you_mean, split_list
 from samzapy.config.reading.properties import References
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, raise_if_any
 
 TARGETS = ("store", "raw")
 _SETTINGS = {"bench.seed": 7, "bench.repeats": 3, "bench.warmup": 1}
@@ -63,7 +63,7 @@ class Plan:
             return self
         known = {case.test for case in self.cases}
         for name in sorted(chosen - known):
-            raise ConfigError([ConfigProblem("--only", name, f"one of {', '.join(sorted(known))}")])
+            raise ConfigError.of("--only", name, f"one of {', '.join(sorted(known))}")
         return replace(self, cases=tuple(case for case in self.cases if case.test in chosen))
 
 
@@ -71,16 +71,15 @@ def read_plan(path: Path | str | Mapping[str, str], overrides: Mapping[str, str]
     """The plan of a `.properties` file (by path) or of flat pairs, `overrides` on top. Raises ConfigError."""
     raw = {**properties.read(path).values, **properties.read(overrides or {}).values}
     references = References(raw, os.environ)
-    if references.problems:
-        raise ConfigError(references.problems)
+    raise_if_any(references.problems)
     values = references.values
     tests = tuple(dict.fromkeys(split_list(values.get("test.methods", ""))))
     if not tests:
-        raise ConfigError([ConfigProblem("test.methods", None, "required, e.g. rocksdb-write-performance")])
+        raise ConfigError.of("test.methods", None, "required, e.g. rocksdb-write-performance")
     numbers = {key: _whole(values, key, default, int(key == "bench.repeats")) for key, default in _SETTINGS.items()}
     for key in values:
         if key.startswith("bench.") and key not in _SETTINGS:
-            raise ConfigError([ConfigProblem(key, values[key], f"unknown key{did_you_mean(key, _SETTINGS)}")])
+            raise ConfigError.of(key, values[key], f"unknown key{did_you_mean(key, _SETTINGS)}")
     cases = tuple(case for test in tests for case in _cases(values, test))
     if twice := [name for name, number in Counter(case.name for case in cases).items() if number > 1]:
         raise ConfigError.of("label", twice[0], "expected a label of its own for each set of a test")
@@ -93,7 +92,7 @@ def _cases(values: Mapping[str, str], test: str) -> Iterable[Case]:
     scenario = values.get(f"{prefix}scenario", test)
     if scenario not in SCENARIOS:
         key = f"{prefix}scenario" if f"{prefix}scenario" in values else "test.methods"
-        raise ConfigError([ConfigProblem(key, scenario, f"one of {', '.join(SCENARIOS)}")])
+        raise ConfigError.of(key, scenario, f"one of {', '.join(SCENARIOS)}")
     stores = _stores({**_below(values, "stores."), **_below(values, f"{prefix}stores.")}) or {"store": {}}
     count = _whole(values, f"{prefix}set.count", 1, 1)
     read = ("scenario", "set.count", "stores.", *(f"set-{number + 1}." for number in range(count)))
@@ -105,7 +104,7 @@ def _cases(values: Mapping[str, str], test: str) -> Iterable[Case]:
         parameters = _below(values, of_set)
         label, target = parameters.pop("label", f"set-{number}"), parameters.pop("target", "store")
         if target not in TARGETS:
-            raise ConfigError([ConfigProblem(f"{of_set}target", target, f"one of {', '.join(TARGETS)}")])
+            raise ConfigError.of(f"{of_set}target", target, f"one of {', '.join(TARGETS)}")
         own = {key.removeprefix("store."): parameters.pop(key) for key in list(parameters) if key.startswith("store.")}
         for store, keys in stores.items():
             yield Case(
@@ -131,7 +130,7 @@ def _stores(below: Mapping[str, str]) -> dict[str, dict[str, str]]:
 def _whole(values: Mapping[str, str], key: str, default: int, least: int) -> int:
     text = values.get(key, str(default))
     if not text.isdecimal() or int(text) < least:
-        raise ConfigError([ConfigProblem(key, text, f"integer >= {least}")])
+        raise ConfigError.of(key, text, f"integer >= {least}")
     return int(text)
 
 

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import accumulate
-from types import TracebackType
 from typing import Any, ClassVar
 
 import orjson
@@ -68,7 +67,7 @@ class Parameters:
         except ValueError:
             value = least - 1
         if not value >= least:
-            raise ConfigError([ConfigProblem(f"{self._prefix}{name}", text, allowed)])
+            raise ConfigError.of(f"{self._prefix}{name}", text, allowed)
         return value
 
 
@@ -85,7 +84,7 @@ class Material:
     def __init__(self, key_serde: str, msg_serde: str, seed: int) -> None:
         for kind, serde, known in (("key", key_serde, ("string", "bytes")), ("msg", msg_serde, _MAKERS)):
             if serde not in known:
-                raise ConfigError([ConfigProblem(f"{kind}.serde", serde, f"to measure, one of {', '.join(known)}")])
+                raise ConfigError.of(f"{kind}.serde", serde, f"to measure, one of {', '.join(known)}")
         self._key_serde = key_serde
         self._make = _MAKERS[msg_serde]
         self._seed = seed
@@ -148,7 +147,7 @@ class Stopwatch(AbstractContextManager["Stopwatch"]):
         self._start = time.perf_counter()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.seconds += time.perf_counter() - self._start
         self.cpu_s += time.process_time() - self._cpu
 

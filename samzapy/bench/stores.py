@@ -21,7 +21,7 @@ from samzapy.bench.scenarios import SCENARIOS, Material, Parameters, Stopwatch
 from samzapy.bench.targets import RawTarget, StoreTarget, Target
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError
 from samzapy.storage.rocksdb.options import RocksDbOptions
 from samzapy.storage.spec import store_specs
 
@@ -154,7 +154,7 @@ def _target(case: Case, config: JobConfig, folder: Path) -> Target:
         return StoreTarget(config, case.store, folder)
     store_specs(config)
     if "rocksdb" not in store.factory:
-        raise ConfigError([ConfigProblem(f"{case.prefix}target", case.target, "needs a store with factory rocksdb")])
+        raise ConfigError.of(f"{case.prefix}target", case.target, "needs a store with factory rocksdb")
     options, _ = RocksDbOptions.read(EngineSettings(case.store, store.properties))
     return RawTarget(folder, options)
 

@@ -13,7 +13,7 @@ from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.checkpoint.topic import Clients, TopicCheckpointManager
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig, checkpoint_topic
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError
 from samzapy.plugins import PluginError, load_class
 
 
@@ -57,8 +57,7 @@ class TopicCheckpointManagerFactory(CheckpointManagerFactory):
     def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
         system = checkpoint.system
         if system is None:
-            problem = ConfigProblem("task.checkpoint.system", None, "is required (or set job.default.system)")
-            raise ConfigError([problem])
+            raise ConfigError.of("task.checkpoint.system", None, "is required (or set job.default.system)")
         defaults = job.systems[system].default_stream
         settings = {name: defaults.get(name, value) for name, value in _TOPIC_DEFAULTS.items()}
         settings["cleanup.policy"] = "compact"
@@ -72,7 +71,7 @@ class FileCheckpointManagerFactory(CheckpointManagerFactory):
 
     def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
         if checkpoint.path is None:
-            raise ConfigError([ConfigProblem("task.checkpoint.path", None, "is required for checkpoints in files")])
+            raise ConfigError.of("task.checkpoint.path", None, "is required for checkpoints in files")
         return FileCheckpointManager(Path(checkpoint.path) / job.job_name)
 
 
@@ -84,10 +83,9 @@ def manager_for(job: JobConfig, clients: Clients) -> CheckpointManager:
     try:
         factory = load_class(checkpoint.factory)()
     except PluginError as cause:
-        raise ConfigError([ConfigProblem("task.checkpoint.factory", checkpoint.factory, str(cause))]) from cause
+        raise ConfigError.of("task.checkpoint.factory", checkpoint.factory, str(cause)) from cause
     if not isinstance(factory, CheckpointManagerFactory):
-        problem = ConfigProblem("task.checkpoint.factory", checkpoint.factory, "must be a CheckpointManagerFactory")
-        raise ConfigError([problem])
+        raise ConfigError.of("task.checkpoint.factory", checkpoint.factory, "must be a CheckpointManagerFactory")
     return factory.manager(job, checkpoint, clients)
 
 

@@ -41,7 +41,7 @@ from samzapy.api.system import OffsetRange, SystemAdmin
 from samzapy.checkpoint import codec
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
-from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, PositionVoid, RestoreError
+from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, PositionVoid, RestoreError, raise_if_any
 from samzapy.strict_json import Moment, Natural, convert
 
 T = TypeVar("T")
@@ -183,8 +183,7 @@ def refuse_copied(checkpoints: CheckpointManager, stores: Mapping[str, StoreConf
                 f"the store was copied to {changelog}, where its state is now: name it, with the serdes of the copy"
             )
             problems.append(ConfigProblem(f"stores.{name}.changelog", str(store.changelog), message))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
 
 
 #: The lifetime of a startpoint, as in Samza.
@@ -364,28 +363,31 @@ _PLACES = ("oldest", "newest", "upcoming")
 @dataclass(frozen=True)
 class Target:
     """A position as text: oldest, newest (the last offset), upcoming, default (as at a first start), an offset, or a
-    time for the first record that is not older. A time is ISO 8601 (UTC by default), or @ and milliseconds."""
+    time for the first record that is not older. A time is ISO 8601 (UTC by default), or @ and milliseconds. `key`: what
+    errors call it."""
 
     text: str
+    key: str = "position"
 
     def offsets(
         self,
-        offset_default_of: Callable[[SystemStreamPartition], str],
+        offset_default_of: Callable[[SystemStreamPartition], str] | None,
         logs: Mapping[SystemStreamPartition, OffsetRange],
         admin_of: Callable[[str], SystemAdmin],
     ) -> Positions:
-        """The offset for each partition of `logs`. `offset_default_of` a partition: the `offset.default` of its stream.
+        """The offset for each partition of `logs`. `offset_default_of` a partition: the `offset.default` of its stream;
+        None outside of a job, where there is no default.
 
         Raises ConfigError for any other text, OffsetOutOfRange.
         """
         text = self.text.strip()
-        if text == "default":
+        if text == "default" and offset_default_of is not None:
             return {ssp: default_offset(offset_default_of(ssp), log) for ssp, log in logs.items()}
         if text in _PLACES:
             return {ssp: default_offset(text, log) for ssp, log in logs.items()}
         if text.isdecimal() and len(text) < 20:
             return {ssp: _within(ssp, int(text), log) for ssp, log in logs.items()}
-        time_ms = self._time_ms(text)
+        time_ms = self._time_ms(text, "" if offset_default_of is None else "default, ")
         result: Positions = {}
         for system in sorted({ssp.system for ssp in logs}):
             result.update(admin_of(system).offsets_at([ssp for ssp in logs if ssp.system == system], time_ms))
@@ -395,17 +397,16 @@ class Target:
         """Raise ConfigError for any other text. Whether the log has an offset is seen when it is used."""
         text = self.text.strip()
         if text != "default" and text not in _PLACES and not (text.isdecimal() and len(text) < 20):
-            self._time_ms(text)
+            self._time_ms(text, "default, ")
 
-    @staticmethod
-    def _time_ms(text: str) -> int:
+    def _time_ms(self, text: str, default: str) -> int:
         if text.startswith("@") and text[1:].isdecimal() and len(text) < 16:
             return int(text[1:])
         try:
             time = datetime.fromisoformat(text.replace("Z", "+00:00"))
         except ValueError as cause:
-            allowed = f"{', '.join(_PLACES)}, default, an offset, a time (2026-01-31T12:00:00Z) or @MILLISECONDS"
-            raise ConfigError([ConfigProblem("position", text, allowed)]) from cause
+            allowed = f"{', '.join(_PLACES)}, {default}an offset, a time (2026-01-31T12:00:00Z) or @MILLISECONDS"
+            raise ConfigError.of(self.key, text, allowed) from cause
         return round((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() * 1000)
 
 

@@ -18,22 +18,20 @@ import json
 import secrets
 import zlib
 from collections.abc import Collection
+from contextlib import closing
 from typing import TypeVar
 
 import msgspec
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec
-from samzapy.checkpoint.topic import Clients, read_to
+from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, read_to
+from samzapy.checkpoint.topic import Clients
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig, state_checkpoint_topic
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
+from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
 from samzapy.strict_json import Natural, Time, decode
 
 T = TypeVar("T")
-
-_SUFFIX = ".state"
-
 
 PART_BYTES = 524_288
 _POLL_RECORDS = 100
@@ -128,12 +126,10 @@ class TopicCheckpointStore:
 
     def _read(self, ssp: SystemStreamPartition) -> None:
         bound = self._clients.admin(self._system).offsets([ssp])[ssp]
-        consumer = self._clients.consumer(self._system)
-        consumer.start({ssp: bound.oldest})
-        try:
-            read_to(consumer, ssp, bound.upcoming, self._take, SYSTEM_CLOCK, self.patience_s, _POLL_RECORDS)
-        finally:
-            consumer.close()
+        with closing(self._clients.consumer(self._system)) as consumer:
+            consumer.start({ssp: bound.oldest})
+            for batch in read_to(consumer, ssp, bound.upcoming, SYSTEM_CLOCK, self.patience_s, _POLL_RECORDS):
+                self._take(batch)
         self._parts = {time_ms: set(result) for time_ms, result in self._values.items() if result}
 
     def _refuse_another_job(self, ssp: SystemStreamPartition) -> None:
@@ -200,7 +196,7 @@ def state_checkpoints(job: JobConfig, task_name: str, clients: Clients) -> Topic
     system = job.state_checkpoint.system
     if system is None:
         message = "required for the checkpoints of states (or set job.default.system)"
-        raise ConfigError([ConfigProblem("task.checkpoint.system", None, message)])
+        raise ConfigError.of("task.checkpoint.system", None, message)
     name = state_checkpoint_topic(job.name, job.id)
     spec = StreamSpec(name, _PARTITIONS, {"cleanup.policy": "compact"}, job.state_checkpoint.replication_factor)
     return TopicCheckpointStore(system, spec, task_name, clients, job=(job.name, job.id))

@@ -9,17 +9,19 @@ from typing import Any, Protocol
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, RecordHistory
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.api.system import (
+    OutgoingRecord,
+    RecordBatch,
+    StreamSpec,
+    SystemAdmin,
+    SystemConsumer,
+    SystemProducer,
+    read_to,
+)
 from samzapy.checkpoint import codec
 from samzapy.checkpoint.codec import CHECKPOINT, SAMZA_CHECKPOINT, RecordKey, decode_key, encode_key
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import EnvironmentFailure, RestoreStalled
-
-_POLL_RECORDS = 5_000
-_POLL_SECONDS = 0.2
-
-
-_HELD = "; a transaction there may be open still: kafka-transactions.sh --find-hanging names one that hangs"
+from samzapy.errors import EnvironmentFailure
 
 
 class Clients(Protocol):
@@ -27,38 +29,12 @@ class Clients(Protocol):
 
     def admin(self, system: str) -> SystemAdmin:
         """The admin of a system."""
-        ...
 
     def consumer(self, system: str) -> SystemConsumer:
         """A new consumer of a system."""
-        ...
 
     def producer(self, system: str) -> SystemProducer:
         """The producer of a system."""
-        ...
-
-
-def read_to(
-    consumer: SystemConsumer,
-    ssp: SystemStreamPartition,
-    end: int,
-    take: Callable[[RecordBatch], object],
-    clock: Clock,
-    patience_s: float,
-    max_records: int = _POLL_RECORDS,
-) -> None:
-    """Pass every batch up to the offset `end` to `take`; a poll reads at most `max_records`. Raises RestoreStalled
-    after `patience_s` seconds without progress."""
-    deadline = clock.monotonic() + patience_s
-    while (position := consumer.position(ssp)) < end:
-        batches = consumer.poll(_POLL_SECONDS, max_records)
-        for batch in batches:
-            take(batch)
-        now = clock.monotonic()
-        if batches or consumer.position(ssp) > position:
-            deadline = now + patience_s
-        elif now > deadline:
-            raise RestoreStalled(f"{ssp}@{position}: no record for {patience_s:.0f} s before the end {end}{_HELD}")
 
 
 class TopicCheckpointManager(CheckpointManager):
@@ -211,7 +187,8 @@ class TopicCheckpointManager(CheckpointManager):
 
     def _read_to(self, end: int) -> None:
         assert self._reader is not None
-        read_to(self._reader, self._ssp, end, self._apply, self._clock, self.patience_s)
+        for batch in read_to(self._reader, self._ssp, end, self._clock, self.patience_s):
+            self._apply(batch)
 
     def _apply(self, batch: RecordBatch) -> None:
         for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):

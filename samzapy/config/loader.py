@@ -4,7 +4,7 @@ once."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +44,7 @@ from samzapy.config.streams.stream import (
 from samzapy.config.streams.systems import parse_database, parse_systems
 from samzapy.config.supervision import parse_reporters, parse_supervision
 from samzapy.config.task import TaskConfig, parse_task
-from samzapy.errors import ConfigError
+from samzapy.errors import ConfigError, raise_if_any
 from samzapy.plugins import PluginError, import_also_from, load_name
 
 
@@ -75,8 +75,7 @@ def load_job(
     config = _parse(reader, texts.raw, variables)
     check_changelogs(reader, config)
     check_keys(reader, config, strict=strict)
-    if reader.problems:
-        raise ConfigError(reader.problems)
+    raise_if_any(reader.problems)
     return replace(config, warnings=tuple(reader.warnings), folder=folder)
 
 
@@ -178,7 +177,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     return reader.read(
         JobConfig,
         task=task,
-        systems=_with_streams(reader, systems, streams, ids),
+        systems=_with_streams(reader, systems, streams.values()),
         streams=streams,
         stores=stores,
         timers_store=timers,
@@ -220,14 +219,11 @@ def _system(reader: Reader, field: str, name: str, known: Mapping[str, SystemSet
 
 
 def _with_streams(
-    reader: Reader,
-    found_systems: Mapping[str, SystemSettings],
-    found_streams: Iterable[SystemStream],
-    ids: Mapping[str, SystemStream],
+    reader: Reader, systems: Mapping[str, SystemSettings], streams: Collection[StreamConfig]
 ) -> dict[str, SystemSettings]:
     complete = {}
-    for name, settings in found_systems.items():
-        complete[name] = replace(settings, streams=stream_settings(reader, name, found_streams, ids))
+    for name, settings in systems.items():
+        complete[name] = replace(settings, streams=stream_settings(name, streams))
         if settings.factory == SYSTEMS.short["database"]:
             parse_database(reader, complete[name])
     return complete

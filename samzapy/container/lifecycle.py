@@ -236,10 +236,7 @@ class Container:
     def _must_own(self) -> None:
         """Ask the coordinator, and look which run is the owner. Raises TaskMigrated."""
         self._heartbeat.confirm()
-        try:
-            self._ownership.poll()
-        finally:
-            self._ownership.close()
+        self._ownership.poll_once()
 
     def _stop(self) -> None:
         loop = self._loop

@@ -199,33 +199,27 @@ class RestartingContainer:
         try:
             directive = self._lease.report(container.report("restarting"))
         except errors.RetriableError as silence:
-            lost = errors.TaskMigrated(f"{failure}; and the coordinator does not answer ({silence})")
-            lost.outage = silence.outage
-            raise lost from failure
+            lost = f"{failure}; and the coordinator does not answer ({silence})"
+            raise errors.TaskMigrated(lost, outage=silence.outage) from failure
         if directive is Directive.ABANDON:
             raise errors.TaskMigrated(f"a newer attempt runs this container ({failure})") from failure
 
     def _outgrow(self, failure: errors.StaleEpoch) -> None:
         """Continue under a greater epoch, if this run owns the job. If that is unknown, the greater epoch owns it."""
-        try:
-            if not self._ownership.known:
-                raise errors.TaskMigrated(str(failure)) from failure
-            self._ownership.poll()
-        finally:
-            self._ownership.close()
+        if not self._ownership.known:
+            raise errors.TaskMigrated(str(failure)) from failure
+        self._ownership.poll_once()
         self._lease.outgrow(failure.newest)
 
     def _check_ownership(self) -> None:
         try:
-            self._ownership.poll()
+            self._ownership.poll_once()
         except errors.JobTakenOver:
             raise
         except errors.SamzapyError as silence:
             # The next start finds out. It may fence the rightful owner, which then restarts once more.
             level = logging.DEBUG if silence.outage else logging.WARNING
             logger.log(level, "Cannot tell whether another run has taken over (%s)", silence)
-        finally:
-            self._ownership.close()
 
     def _explain(self, failure: errors.SamzapyError) -> None:
         logger.warning("Starting again from the last commit after: %s", failure)

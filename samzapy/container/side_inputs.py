@@ -65,7 +65,6 @@ class SideInputRestore:
         #: The next offset of each partition.
         self.positions = {ssp: span.start for ssp, span in self.spans.items()}
         self.records = 0
-        self._task = task
         self._store = store
         self._entries: KeyValueStore[Any, Any] = store.stack.store
         self._seen = store.spec.seen(self._entries)
@@ -348,6 +347,5 @@ def load_processors(stores: Mapping[str, StoreConfig]) -> Mapping[str, type[Side
         if not issubclass(classes[name], SideInputsProcessor) or getattr(classes[name], "__abstractmethods__", False):
             message = "must be a SideInputsProcessor that defines process(message, store)"
             problems.append(errors.ConfigProblem(key, store.source.processor, message))
-    if problems:
-        raise errors.ConfigError(problems)
+    errors.raise_if_any(problems)
     return classes

@@ -333,6 +333,5 @@ class LocalLease(ContainerLease):
         except JobTakenOver as taken:
             self._coordinator.abandon(str(taken))
         except SamzapyError as cause:
-            unknown = RetriableError(f"cannot tell whether another run has taken over: {cause}")
-            unknown.outage = cause.outage
-            raise unknown from cause
+            text = f"cannot tell whether another run has taken over: {cause}"
+            raise RetriableError(text, outage=cause.outage) from cause

@@ -23,7 +23,7 @@ from samzapy.container.outputs.producers import transactional_id
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.dataframe.columns import WHOLE, written
 from samzapy.dataframe.reading import PURPOSE, ChangelogPart, JobTasks, TravellingJob, chunks
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreRefused
+from samzapy.errors import ConfigError, EnvironmentFailure, StoreRefused
 from samzapy.serializers import encode_failure, serde_registry
 from samzapy.storage.inspection import Selection, store_of
 from samzapy.storage.kv.expiring import put_time, unstamped
@@ -78,7 +78,7 @@ def _check_key_serde(config: JobConfig, store: StoreConfig, stream: SystemStream
 
 
 def _problem(store: StoreConfig, message: str, value: str | None = None) -> ConfigError:
-    return ConfigError([ConfigProblem(f"stores.{store.name}.key.serde", value, message)])
+    return ConfigError.of(f"stores.{store.name}.key.serde", value, message)
 
 
 #: (changelog partition, key), value: sorted by the first.
@@ -100,11 +100,11 @@ class FrameColumns(NamedTuple):
         types = {field.name: field.dataType for field in schema.fields}
         for name in filter(None, ("key", "value", place_by)):
             if name not in types:
-                raise ConfigError([ConfigProblem("df", name, f"no such column; the frame has {', '.join(types)}")])
+                raise ConfigError.of("df", name, f"no such column; the frame has {', '.join(types)}")
         place = None if place_by is None else types[place_by]
         if place is not None and not isinstance(place, (*WHOLE, sql.StringType)):
             message = "must be a whole number (the changelog's partition) or a string (the task's name)"
-            raise ConfigError([ConfigProblem(f"place_by {place_by}", place.simpleString(), message)])
+            raise ConfigError.of(f"place_by {place_by}", place.simpleString(), message)
         return cls(types["key"], types["value"], place_by, place)
 
     @property

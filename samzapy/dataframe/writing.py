@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from samzapy.admin.positions import MEMBER, chosen_inputs, moved_to, write_checkpoints
+from samzapy.admin.positions import MEMBER, chosen_inputs, moved_to, must_keep_checkpoints, write_checkpoints
 from samzapy.admin.running import refuse_if_running
 from samzapy.admin.take_over import Claim, take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
@@ -277,8 +277,7 @@ def starting_positions(
     Targets are as in `samzapy checkpoint set`: oldest, newest, upcoming, default, an offset, a time. Raises
     ConfigError.
     """
-    if config.task.checkpoint is None:
-        raise ConfigError.of("task.checkpoint.factory", "none", "the job keeps no positions")
+    must_keep_checkpoints(config.task.checkpoint)
     logs = clients.offsets(ssp for task in tasks.model.tasks for ssp in task.ssps)
     named = {"": requested} if isinstance(requested, str) else requested
     result: Positions = {}

@@ -15,7 +15,6 @@ import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 #: The highest limit to set, even if the system grants more: some programs iterate over all possible descriptors.
 MOST = 1_048_576
@@ -55,7 +54,7 @@ class TemporaryFolder:
     def __enter__(self) -> TemporaryFolder:  # noqa: PYI034  # typing has no Self in Python 3.10
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 

@@ -24,7 +24,7 @@ from samzapy.config.job import JobConfig, never_inputs
 from samzapy.config.patterns import InputPattern
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.stream import is_pattern, is_start_given
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError, raise_if_any
 from samzapy.strict_json import Natural, convert
 
 
@@ -386,8 +386,7 @@ def check_found(config: JobConfig, found: FoundInputs) -> None:
         )
         for pattern in found.empty
     ]
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
 
 
 def late_inputs(
@@ -399,13 +398,12 @@ def late_inputs(
     """
     if not ever:
         return set()
-    id_of = {stream: stream_id for stream_id, stream in config.stream_ids.items()}
     return {
         stream
         for stream in config.task.inputs
         if stream not in known
         and any(pattern.matches(stream) for pattern in patterns)
-        and not is_start_given(config.resolved, stream, id_of.get(stream))
+        and not is_start_given(config.resolved, stream, config.stream(stream).stream_id)
     }
 
 

@@ -30,7 +30,7 @@ from samzapy.config.job import JobClockConfig
 from samzapy.config.reading.keys import Reader, in_ms
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.serdes import parse_serdes, serde_identity
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigProblem, raise_if_any
 from samzapy.watermarks import IdleRule, TimeBound, Watermarks
 
 #: Milliseconds, or a number with a unit: `250ms`, `10s`, `5m`, `1h`, `1d`.
@@ -84,8 +84,7 @@ def check_store(context: Context, name: str, users: str, *, lists: bool) -> None
     if lists and serde and serde_identity(serde, parse_serdes(reader)) in _SINGLE:
         allowed = f"must be json or msgpack: {users} keep lists in their store"
         problems.append(ConfigProblem(f"stores.{name}.msg.serde", serde, allowed))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
 
 
 class _Source:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.reading.keys import is_name
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError
 from samzapy.pipeline.stateless import Source, Through, To
 from samzapy.pipeline.step import Step, clock_of, named
 from samzapy.pipeline.tables import Lookup
@@ -241,5 +241,5 @@ def free_name(name: str, taken: Collection[str]) -> str:
 def check_name(what: str, name: str) -> str:
     """The name. Raises ConfigError for one that cannot be part of keys and streams."""
     if not is_name(name):
-        raise ConfigError([ConfigProblem(what, name, "letters, digits, '-' and '_' only, at most 249")])
+        raise ConfigError.of(what, name, "letters, digits, '-' and '_' only, at most 249")
     return name

@@ -90,8 +90,7 @@ class History(NamedTuple):
         stands = oldest.positions.get(place.ssp, "no offset")
         raise EnvironmentFailure(
             f"{place}: the checkpoints before it are gone; the oldest that {self.where} still has "
-            f"is {oldest.where}, with "
-            f"{place.ssp} at {stands}; {FROM_EMPTY}"
+            f"is {oldest.where}, with {place.ssp} at {stands}; {FROM_EMPTY}"
         )
 
     def after(self, number: int) -> Sequence[Commit]:

@@ -27,7 +27,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.task import Guarantee
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import load_task_class
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange, UnknownStream
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange, UnknownStream, raise_if_any
 from samzapy.job.planner import JobModel, TaskModel, follow_growth, from_json, keeps_state, plan
 from samzapy.replay.history import FROM_EMPTY, Commit, History, Place, committed_range, history_of, state_wanted
 from samzapy.replay.past import Positions, Slice
@@ -90,14 +90,14 @@ def plan_replay(config: JobConfig, request: Request) -> Plan:
     kind = load_task_class(config.task.task_class)
     if issubclass(kind, StateCheckpointTask):
         message = f"{kind.__name__} keeps a state of its own next to its stores, which a replay cannot rebuild"
-        raise ConfigError([ConfigProblem("task.class", config.task.task_class, message)])
+        raise ConfigError.of("task.class", config.task.task_class, message)
     with open_job(config, "replay") as (clients, checkpoints):
         model = _model(config, clients, checkpoints)
         task = find_task(model, request.task, request.until)
         until = find_place("--until", request.until, task.ssps, last=True)
         first = None if request.start is None else find_place("--from", request.start, task.ssps, last=False)
         if first is not None and first.ssp == until.ssp and first.offset > until.offset:
-            raise ConfigError([ConfigProblem("--from", request.start, f"must not be behind --until, {until}")])
+            raise ConfigError.of("--from", request.start, f"must not be behind --until, {until}")
         logs = {ssp: committed_range(clients, ssp) for ssp in task.ssps}
         for place in filter(None, (first, until)):
             _must_be_there(place.ssp, place.offset, logs[place.ssp])
@@ -149,8 +149,7 @@ def _refuse_unrecorded_state(config: JobConfig) -> None:
         if store.changelog is None and store.source is None:
             message = f"the store has none, so its earlier entries are not kept; {FROM_EMPTY}"
             problems.append(ConfigProblem(f"stores.{store.name}.changelog", None, message))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
 
 
 def _stores(
@@ -171,8 +170,7 @@ def _stores(
         if last >= 0 and log.oldest > (0 if store.backup is None else last):
             raise EnvironmentFailure(
                 f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records "
-                "before it were deleted, "
-                f"and the commit's last record is at {last}; {FROM_EMPTY}"
+                f"before it were deleted, and the commit's last record is at {last}; {FROM_EMPTY}"
             )
         result[store.name] = StorePlan(
             ssp, last, _transaction_ends(config, store.name, ssp.system, history), delete_retention_ms(topic, store)
@@ -290,13 +288,13 @@ def find_task(model: JobModel, name: str | None, until: str) -> TaskModel:
         for task in model.tasks:
             if task.name == name:
                 return task
-        raise ConfigError([ConfigProblem("--task", name, f"expected a task of the job: {_names(model.tasks)}")])
+        raise ConfigError.of("--task", name, f"expected a task of the job: {_names(model.tasks)}")
     named = _NAMED.search(until)
     readers = [task for task in model.tasks if named is None or any(_is_named(ssp, named["ssp"]) for ssp in task.ssps)]
     if not readers:
         raise _no_input("--until", until, {ssp for task in model.tasks for ssp in task.ssps})
     if len(readers) > 1:
-        raise ConfigError([ConfigProblem("--task", None, f"is required: name one of {_names(readers)}")])
+        raise ConfigError.of("--task", None, f"is required: name one of {_names(readers)}")
     return readers[0]
 
 
@@ -313,10 +311,10 @@ def find_place(option: str, text: str, ssps: Collection[SystemStreamPartition], 
             raise _no_input(option, text, ssps)
         return Place(result[0], int(named["last"] if last and named["last"] else named["first"]))
     if not _BARE.fullmatch(text.strip()):
-        raise ConfigError([ConfigProblem(option, text, _FORM)])
+        raise ConfigError.of(option, text, _FORM)
     if len(ssps) != 1:
         known = ", ".join(f"{ssp}@{text.strip()}" for ssp in sorted(ssps))
-        raise ConfigError([ConfigProblem(option, text, f"the task reads several partitions: name one of {known}")])
+        raise ConfigError.of(option, text, f"the task reads several partitions: name one of {known}")
     return Place(next(iter(ssps)), int(text))
 
 
@@ -327,7 +325,7 @@ def _is_named(ssp: SystemStreamPartition, text: str) -> bool:
 
 def _no_input(option: str, text: str, ssps: Iterable[SystemStreamPartition]) -> ConfigError:
     known = ", ".join(map(str, sorted(ssps)))
-    return ConfigError([ConfigProblem(option, text, f"names no input of the task; it reads {known}")])
+    return ConfigError.of(option, text, f"names no input of the task; it reads {known}")
 
 
 def _names(tasks: Iterable[TaskModel]) -> str:

@@ -26,10 +26,10 @@ from samzapy.api.task import AsyncStreamTask, CoroutineTask, StreamTask
 from samzapy.arrow.annotations import plain_annotation, substituted
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import SERDES
-from samzapy.config.stores.store import typed_stores
+from samzapy.config.stores import StoreConfig
+from samzapy.config.streams import StreamConfig
 from samzapy.config.streams.serdes import split_typed_name, takes_types, typed_name, unknown_serde
-from samzapy.config.streams.stream import typed_streams
-from samzapy.errors import ConfigError, ConfigProblem, SerdeError
+from samzapy.errors import ConfigError, ConfigProblem, SerdeError, raise_if_any
 from samzapy.plugins import PluginError, load_class, load_name
 from samzapy.serializers.documents import DocumentSerde
 from samzapy.serializers.typed import TypedSerde, holds_sets
@@ -83,14 +83,13 @@ class SerdeRegistry(Mapping[str, Serde]):
         except ConfigError:
             raise
         except PluginError as cause:
-            raise ConfigError([ConfigProblem(key, None, str(cause))]) from cause
+            raise ConfigError.of(key, None, str(cause)) from cause
         except SerdeError as cause:
-            raise ConfigError([ConfigProblem(key.removesuffix(".class"), None, str(cause))]) from cause
+            raise ConfigError.of(key.removesuffix(".class"), None, str(cause)) from cause
         except Exception as cause:
-            problem = ConfigProblem(key, path, f"cannot be made ({type(cause).__name__}: {cause})")
-            raise ConfigError([problem]) from cause
+            raise ConfigError.of(key, path, f"cannot be made ({type(cause).__name__}: {cause})") from cause
         if not isinstance(serde, Serde):
-            raise ConfigError([ConfigProblem(key, path, "must be a Serde, or a SerdeFactory that makes one")])
+            raise ConfigError.of(key, path, "must be a Serde, or a SerdeFactory that makes one")
         return serde
 
 
@@ -116,20 +115,31 @@ def task_serdes(config: JobConfig) -> TaskSerdes:
     problem."""
     serdes = TaskSerdes(config.serdes, _settings(config.resolved))
     problems = []
-    of_stores = list(typed_stores(config.stores.values()))
-    for key, name, path in (*typed_streams(config.streams.values(), config.stream_ids), *of_stores):
+    for key, name, path, keys_a_store in _named_types(config):
         try:
             serde = serdes[typed_name(name or "", path)]
         except SerdeError as cause:
             problems.append(ConfigProblem(key, path, str(cause)))
             continue
-        of_keys = (key, name, path) in of_stores and key.endswith(".key.type")
-        if of_keys and isinstance(serde, TypedSerde) and holds_sets(serde.object_type):
+        if keys_a_store and isinstance(serde, TypedSerde) and holds_sets(serde.object_type):
             message = "a store's key must have the same bytes in every process, and a set has not: take a sorted tuple"
             problems.append(ConfigProblem(key, path, message))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
     return serdes
+
+
+def _named_types(config: JobConfig) -> Iterator[tuple[str, str | None, str, bool]]:
+    """Key, serde and path of each class that the job file names for a stream or a store, and whether it is the class of
+    a store's keys."""
+    places: list[tuple[str, StreamConfig | StoreConfig]] = [
+        *((f"{stream.prefix}samza.", stream) for stream in config.streams.values()),
+        *((f"stores.{store.name}.", store) for store in config.stores.values()),
+    ]
+    for prefix, item in places:
+        if item.key_type is not None:
+            yield f"{prefix}key.type", item.key_serde, item.key_type, isinstance(item, StoreConfig)
+        if item.msg_type is not None:
+            yield f"{prefix}msg.type", item.msg_serde, item.msg_type, False
 
 
 def serde_registry(config: JobConfig | Mapping[str, str]) -> SerdeRegistry:
@@ -240,7 +250,7 @@ def _resolved(annotation: Any, names: Mapping[str, Any], place: str) -> Any:
             f"{place}: the annotation {shown!r} has a name that is not there when the code runs "
             f"({cause}): import it outside of TYPE_CHECKING, or name the class by streams.ID.samza.msg.type"
         )
-        raise ConfigError([ConfigProblem("task.class", None, message)]) from cause
+        raise ConfigError.of("task.class", None, message) from cause
 
 
 def _counting(kind: Any) -> Any:
@@ -274,7 +284,7 @@ class StreamSerdes:
                 self(stream)
             except SerdeError as cause:
                 message = f"{task_class.__name__} names a class for {stream}: {cause}; or set streams.ID.samza.msg.type"
-                raise ConfigError([ConfigProblem("task.class", config.task.task_class, message)]) from cause
+                raise ConfigError.of("task.class", config.task.task_class, message) from cause
 
     def __call__(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         config = self._config.stream(stream)
@@ -297,8 +307,7 @@ class StreamSerdes:
                 except SerdeError as cause:
                     name = getattr(self._config.stream(stream), f"{leaf}_serde")
                     problems.append(ConfigProblem(f"{leaf}.serde of {stream}", name, str(cause)))
-        if problems:
-            raise ConfigError(problems)
+        raise_if_any(problems)
 
     def _serde(self, stream: SystemStream, part: str, name: str | None, path: str | None, named: Any) -> Serde | None:
         if name is None:

@@ -12,11 +12,10 @@ import heapq
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, final
 
 from samzapy.api.engine import EngineSettings, StorageEngine
@@ -26,10 +25,10 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import BYTE_ENGINES
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreError, UnknownStream
+from samzapy.errors import ConfigError, EnvironmentFailure, StoreError
 from samzapy.plugins import load_class
 from samzapy.storage.changelog.restore import ProgressCallback, StoreRestore, run_restores
-from samzapy.storage.changelog.topic import Tail, check_changelog
+from samzapy.storage.changelog.topic import Tail, usable
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.local.directory import lies_beside, store_directory, wipe
@@ -46,7 +45,7 @@ def store_of(stores: Mapping[str, StoreConfig], name: str) -> StoreConfig:
     store = stores.get(name)
     if store is None:
         known = ", ".join(sorted(stores)) or "none"
-        raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
+        raise ConfigError.of(f"stores.{name}.factory", None, f"no such store; the job has: {known}")
     return store
 
 
@@ -56,10 +55,10 @@ def key_value_store(config: JobConfig, name: str, *, changelog_for: str, engine_
     store = store_of(config.stores, name)
     if store.changelog is None:
         message = f"is required: {changelog_for}"
-        raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, message)])
+        raise ConfigError.of(f"stores.{name}.changelog", None, message)
     if store_specs(config)[name].view is not None:
         message = f"has an encoding of its own; only key-value stores (rocksdb, inmemory) {engine_for}"
-        raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, message)])
+        raise ConfigError.of(f"stores.{name}.factory", store.factory, message)
     return store
 
 
@@ -176,7 +175,7 @@ class Contents:
     def __enter__(self) -> Contents:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -252,30 +251,21 @@ class ChangelogReader:
                 restore.selection = selection
                 if restore.start < restore.bound:
                     restores.append(restore)
-            self._run(restores)
+            if restores:
+                with closing(self.consumer_of(restores[0].ssp.system)) as consumer:
+                    run_restores(restores, consumer, self.clock, self.on_progress, self.stall_s)
             return Contents(parts, cleanup.pop_all(), expiry, {})
-
-    def _run(self, restores: Sequence[StoreRestore]) -> None:
-        if restores:
-            consumer = self.consumer_of(restores[0].ssp.system)
-            try:
-                run_restores(restores, consumer, self.clock, self.on_progress, self.stall_s)
-            finally:
-                consumer.close()
 
     def _ssps(self, config: StoreConfig, partitions: Sequence[int]) -> list[SystemStreamPartition]:
         stream = config.changelog
         if stream is None:
             message = "is required to read the store from elsewhere; --local reads its files"
-            raise ConfigError([ConfigProblem(f"stores.{config.name}.changelog", None, message)])
-        description = self.admin_of(stream.system).describe(stream.stream)
-        if description is None:
-            raise UnknownStream(*stream, store=config.name)
-        check_changelog(description, config)
+            raise ConfigError.of(f"stores.{config.name}.changelog", None, message)
+        description = usable(self.admin_of(stream.system).describe(stream.stream), config, 0)
         for partition in partitions:
             if not 0 <= partition < description.partitions:
                 message = f"{stream} has partitions 0 to {description.partitions - 1}"
-                raise ConfigError([ConfigProblem("--partition", str(partition), message)])
+                raise ConfigError.of("--partition", str(partition), message)
         return [SystemStreamPartition(*stream, number) for number in partitions or range(description.partitions)]
 
 

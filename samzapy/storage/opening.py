@@ -142,8 +142,7 @@ class StoreOpener:
 
     def _directory(self, owner: StoreOwner, spec: StoreSpec) -> Path:
         config = self._config
-        base = config.non_logged_store_base_dir if spec.config.changelog is None else config.logged_store_base_dir
-        return store_directory(base, config.job_name, spec.config.name, owner.name)
+        return store_directory(config.base_dir(spec.config), config.job_name, spec.config.name, owner.name)
 
     def _identity(self, owner: StoreOwner, spec: StoreSpec, source: str = "") -> StoreIdentity:
         stamped = spec.config.ttl_ms is not None
@@ -242,14 +241,9 @@ class StoreOpener:
         return list(map(TaskStores, tasks))
 
     def _replace_outdated(self, tasks: Sequence[Stores], consumer_of: Callable[[str], SystemConsumer]) -> None:
-        """Open stores anew that are too old if their tails have any record, and do. All tails of a system are read with
-        one consumer."""
+        """Open stores anew that are too old if their tails have any record, and do."""
         tails = [store.tail for store in _each(tasks) if store.tail is not None and store.is_doubtful()]
-        changed: set[SystemStreamPartition] = set()
-        for system in dict.fromkeys(tail.ssp.system for tail in tails):
-            of_system = [tail for tail in tails if tail.ssp.system == system]
-            with closing(consumer_of(system)) as consumer:
-                changed |= first_records(of_system, consumer, self._clock).keys()
+        changed = first_records(tails, consumer_of, self._clock)
         for owner, stores in zip(self._owners, tasks, strict=True):
             for name, store in stores.items():
                 if store.changelog in changed:

@@ -17,7 +17,7 @@ from samzapy.api.serde import Serde, hinted, serde_at
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.serdes import key_identity, serde_identity, typed_name
-from samzapy.errors import ConfigError, ConfigProblem, SerdeError
+from samzapy.errors import ConfigProblem, SerdeError, raise_if_any
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.backup.folder import BackupUnavailable, check_folder
 from samzapy.storage.local.marker import SerdePair, serde_changes
@@ -145,8 +145,7 @@ def store_specs(config: JobConfig) -> dict[str, StoreSpec]:
         else:
             specs[name] = spec
             problems += spec.problems()
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
     return specs
 
 
@@ -173,8 +172,7 @@ def make_ready(specs: Mapping[str, StoreSpec], known: Mapping[str, Serde]) -> No
                 hinted(serde).ready(writing=True)
             except SerdeError as cause:
                 problems.append(ConfigProblem(f"stores.{name}.{leaf}.serde", None, str(cause)))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
 
 
 def check_checkpoints(specs: Mapping[str, StoreSpec], checkpoints: Iterable[Checkpoint | None]) -> None:
@@ -185,5 +183,4 @@ def check_checkpoints(specs: Mapping[str, StoreSpec], checkpoints: Iterable[Chec
             if spec.config.changelog is not None:
                 written = checkpoint.serdes.get(name, ("", ""))
                 problems.update(dict.fromkeys(serde_changes(spec.config, written, spec.serde_names)))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)

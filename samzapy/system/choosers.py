@@ -15,7 +15,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.streams import StreamConfig
 from samzapy.config.streams.stream import BOOTSTRAP_PRIORITY
 from samzapy.config.task import ChooserConfig
-from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, TaskFailed
+from samzapy.errors import ConfigError, SamzapyError, TaskFailed
 from samzapy.plugins import PluginError, load_class
 
 #: The waiting records by partition, the longest unserved first.
@@ -27,7 +27,6 @@ class Chooser(Protocol):
 
     def choose(self, waiting: Waiting, most: int) -> Choice | None:
         """The next choice, of `most` records at most; None for nothing now. `waiting` is not empty."""
-        ...
 
 
 class RoundRobin:
@@ -146,10 +145,10 @@ def load_chooser(config: JobConfig) -> type[MessageChooser] | None:
     try:
         result = load_class(path)
     except PluginError as cause:
-        raise ConfigError([ConfigProblem("task.chooser.class", path, str(cause))]) from cause
+        raise ConfigError.of("task.chooser.class", path, str(cause)) from cause
     if not issubclass(result, MessageChooser) or getattr(result, "__abstractmethods__", False):
         message = "must be a MessageChooser that defines choose(waiting)"
-        raise ConfigError([ConfigProblem("task.chooser.class", path, message)])
+        raise ConfigError.of("task.chooser.class", path, message)
     return result
 
 

@@ -25,7 +25,7 @@ from samzapy.api.system import (
     describe_all,
 )
 from samzapy.config.job import JobConfig
-from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
+from samzapy.errors import ConfigError, UnknownStream
 from samzapy.plugins import PluginError, load_class
 
 
@@ -59,15 +59,15 @@ def load_factory(settings: SystemSettings) -> SystemFactory:
     try:
         loaded = load_class(settings.factory)
     except PluginError as cause:
-        raise ConfigError([ConfigProblem(key, settings.factory, str(cause))]) from cause
+        raise ConfigError.of(key, settings.factory, str(cause)) from cause
     if not issubclass(loaded, SystemFactory):
         allowed = "must name a subclass of samzapy.api.system.SystemFactory"
-        raise ConfigError([ConfigProblem(key, settings.factory, allowed)])
+        raise ConfigError.of(key, settings.factory, allowed)
     try:
         return loaded()
     except Exception as cause:
         reason = f"cannot be made without arguments ({type(cause).__name__}: {cause})"
-        raise ConfigError([ConfigProblem(key, settings.factory, reason)]) from cause
+        raise ConfigError.of(key, settings.factory, reason) from cause
 
 
 @runtime_checkable

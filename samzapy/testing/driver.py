@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from time import thread_time
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from samzapy.api.collector import columns_of
@@ -15,7 +14,7 @@ from samzapy.config.job import JobConfig
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.side_inputs import POLL_MS
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
 from samzapy.testing.attempt import Attempt
@@ -293,7 +292,7 @@ class TaskTestDriver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _start(self) -> None:
@@ -332,7 +331,7 @@ class TaskTestDriver:
         if len(result) != 1:
             known = ", ".join(task.name for task in tasks)
             value, key = (str(partition), "partition") if name is None else (name, "task")
-            raise ConfigError([ConfigProblem(key, value, f"is {len(result)} tasks; name one of: {known}")])
+            raise ConfigError.of(key, value, f"is {len(result)} tasks; name one of: {known}")
         return result[0]
 
     def _check_patience(self, worked_s: float) -> None:

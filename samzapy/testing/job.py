@@ -27,9 +27,10 @@ from samzapy.config.reading.keys import is_name, split_list
 from samzapy.config.stores import StoreConfig
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.tasks.task_class import load_task_class
-from samzapy.errors import ConfigError, ConfigProblem, SerdeError
+from samzapy.errors import ConfigError, ConfigProblem, SerdeError, raise_if_any
 from samzapy.plugins import path_of
 from samzapy.serializers import StreamSerdes, TypedSerde, serde_registry, task_serdes
+from samzapy.storage.inspection import store_of
 from samzapy.storage.spec import store_specs
 from samzapy.system.local.factory import LogAdmin
 from samzapy.system.memory import MemoryCluster, MemorySystemFactory
@@ -105,9 +106,7 @@ class Streams:
         stream = self.stream(name)
         if stream not in self.inputs:
             known = ", ".join(map(str, sorted(self.inputs)))
-            raise ConfigError(
-                [ConfigProblem("task.inputs", name, f"the job does not read this stream; it reads {known}")]
-            )
+            raise ConfigError.of("task.inputs", name, f"the job does not read this stream; it reads {known}")
         return stream
 
     def stream(self, name: str) -> SystemStream:
@@ -123,7 +122,7 @@ class Streams:
             return SystemStream(default, name)
         if len(there) != 1:
             known = ", ".join(sorted(self._clusters))
-            raise ConfigError([ConfigProblem("stream", name, f"name it as system.stream; the systems are {known}")])
+            raise ConfigError.of("stream", name, f"name it as system.stream; the systems are {known}")
         return there[0]
 
     def send(
@@ -169,11 +168,7 @@ class Streams:
 
     def store(self, name: str) -> StoreConfig:
         """The store's configuration. Raises ConfigError if the job has no such store."""
-        result = self._job.stores.get(name)
-        if result is None:
-            known = ", ".join(sorted(self._job.stores)) or "none"
-            raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
-        return result
+        return store_of(self._job.stores, name)
 
     def store_serdes(self, store: StoreConfig) -> tuple[Serde, Serde]:
         """The serdes of a store's keys and values."""
@@ -239,7 +234,7 @@ def tested_job(
     on_top = dict(job_files.read(overrides or {}).values)
     if task is not None:
         if not isinstance(task, type):
-            raise ConfigError([ConfigProblem("task", repr(task), "expected a class, not an object")])
+            raise ConfigError.of("task", repr(task), "expected a class, not an object")
         on_top["task.class"] = path_of(task)
     given = {**job_files.read(config).values, **on_top}
     systems = set(_configured(given))
@@ -301,8 +296,7 @@ def _with_named(job: JobConfig, partitions: Partitions) -> JobConfig:
         for pattern, streams in result.items()
         if not streams
     ]
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
     return with_inputs(job, result)
 
 

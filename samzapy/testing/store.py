@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,10 +18,11 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import ConfigError, ConfigProblem, StoreError
+from samzapy.errors import StoreError
 from samzapy.serializers import task_serdes
 from samzapy.storage.changelog.restore import RestoreResult
-from samzapy.storage.changelog.topic import ensure_changelog
+from samzapy.storage.changelog.topic import ensure_changelog, scan
+from samzapy.storage.inspection import store_of
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import StoreOpener, StoreOwner
 from samzapy.storage.spec import store_specs
@@ -75,10 +77,7 @@ def open_store(
 
 def _isolated(job: JobConfig, name: str, path: Path) -> JobConfig:
     """The job with this one store, its state below `path` and its changelog on a separate system."""
-    if name not in job.stores:
-        known = ", ".join(sorted(job.stores)) or "none"
-        raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
-    store = job.stores[name]
+    store = store_of(job.stores, name)
     if store.changelog is not None:
         store = replace(store, changelog=SystemStream(_CHANGELOGS, store.changelog.stream))
     return replace(job, stores={name: store}, logged_store_base_dir=path, non_logged_store_base_dir=path)
@@ -196,17 +195,10 @@ class OpenStore:
         if stream is None:
             return []
         ssp = SystemStreamPartition(_CHANGELOGS, stream.stream, 0)
-        oldest, upcoming = self._changelogs.admin.offsets([ssp])[ssp]
-        consumer = self._consumer_of(_CHANGELOGS)
-        consumer.start({ssp: oldest})
-        records: list[tuple[bytes, bytes | None]] = []
-        try:
-            while consumer.position(ssp) < upcoming:
-                for batch in consumer.poll(0.1, 10_000):
-                    records += [(key or b"", value) for key, value in zip(batch.keys, batch.values, strict=True)]
-        finally:
-            consumer.close()
-        return records
+        log = self._changelogs.admin.offsets([ssp])[ssp]
+        with closing(self._changelogs.consumer()) as consumer:
+            pairs = (zip(batch.keys, batch.values, strict=True) for batch in scan(consumer, ssp, log, SYSTEM_CLOCK))
+            return [(key or b"", value) for key, value in chain.from_iterable(pairs)]
 
     def compact(self) -> None:
         """Clean the changelog now. A Kafka compacts in its own time, and this does nothing."""

@@ -14,7 +14,7 @@ import javaproperties
 
 from samzapy.config.task import Guarantee
 from samzapy.devkafka import DevBroker
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError
 from samzapy.java import SPARK, find_java
 from samzapy.runner.spark.master import Master
 from samzapy.verify.workload import OUTPUT_KEY, STORES, TASKS, accounts
@@ -125,14 +125,14 @@ class Target:
         find_java(SPARK)
         if self.overrides.get("task.state.transactions") == "false":
             message = "is required: without transactions the state may hold inputs twice, and nothing is proven"
-            raise ConfigError([ConfigProblem("task.state.transactions=true", "false", message)])
+            raise ConfigError.of("task.state.transactions=true", "false", message)
         if self._parsed.on_this_machine:
             return
         if self.system == "local":
-            raise ConfigError([ConfigProblem("--system", "local", "is a file of this machine; --master is not")])
+            raise ConfigError.of("--system", "local", "is a file of this machine; --master is not")
         if self.broker is not None:
             message = "is required: the broker that verify starts listens on this machine only, --master is elsewhere"
-            raise ConfigError([ConfigProblem("--bootstrap", None, message)])
+            raise ConfigError.of("--bootstrap", None, message)
 
     @property
     def containers(self) -> int:

@@ -21,7 +21,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import as_read, load_job
 from samzapy.config.reading.keys import Reader
 from samzapy.config.streams.systems import new_stream, parse_systems
-from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, UnknownStream, counted
+from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, UnknownStream, counted, raise_if_any
 
 
 class Systems(NamedTuple):
@@ -55,8 +55,7 @@ class Systems(NamedTuple):
             keys[f"systems.{system}.consumer.bootstrap.servers"] = self.bootstrap or development_broker()
         reader = Reader(keys)
         systems = parse_systems(reader)
-        if reader.problems:
-            raise ConfigError(reader.problems)
+        raise_if_any(reader.problems)
         return systems[system]
 
 

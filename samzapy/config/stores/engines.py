@@ -15,28 +15,44 @@ from samzapy.config.reading.keys import TEXT, Kind, Reader, choice, family, inte
 
 S = TypeVar("S")
 
-#: Samza's names of further options of RocksDB, below `rocksdb.`.
-TUNING = (
-    "wal.enabled",
-    "num.write.buffers",
-    "max.background.jobs",
-    "max.file.opening.threads",
-    "max.log.file.size.bytes",
-    "keep.log.file.num",
-    "max.manifest.file.size",
-    "delete.obsolete.files.period.micros",
-    "metrics.list",
-    "compaction.num.levels",
-    "compaction.level0.file.num.compaction.trigger",
-    "compaction.target.file.size.base",
-    "compaction.target.file.size.multiplier",
-    "compaction.max.background.compactions",
-    "compaction.universal.max.size.amplification.percent",
-    "compaction.universal.size.ratio",
-    "compaction.universal.min.merge.width",
-    "compaction.universal.max.merge.width",
-    "compaction.universal.compaction.stop.style",
-)
+
+@dataclass(frozen=True)
+class RocksDbNumber:
+    """An integer option: its limits, the setter of RocksDB, and the default of Samza, None for RocksDB's own."""
+
+    setter: str
+    low: int
+    high: int
+    default: int | None = None
+
+
+#: The integer options below `rocksdb.`, by Samza's names. RocksDB counts compactions and flushes together since 6: the
+#: older key sets the same number. Those below `compaction.universal.` are attributes of its options.
+ROCKSDB_NUMBERS: Mapping[str, RocksDbNumber] = {
+    "num.write.buffers": RocksDbNumber("set_max_write_buffer_number", 1, 1_000, 3),
+    "max.background.jobs": RocksDbNumber("set_max_background_jobs", 1, 1_000),
+    "max.file.opening.threads": RocksDbNumber("set_max_file_opening_threads", 1, 1_000, 16),
+    "max.log.file.size.bytes": RocksDbNumber("set_max_log_file_size", 0, 1 << 50, 67_108_864),
+    "keep.log.file.num": RocksDbNumber("set_keep_log_file_num", 1, 1_000_000, 2),
+    "max.manifest.file.size": RocksDbNumber("set_max_manifest_file_size", 1_024, 1 << 50, 1_073_741_824),
+    "delete.obsolete.files.period.micros": RocksDbNumber(
+        "set_delete_obsolete_files_period_micros", 0, 1 << 50, 21_600_000_000
+    ),
+    "compaction.num.levels": RocksDbNumber("set_num_levels", 1, 64),
+    "compaction.level0.file.num.compaction.trigger": RocksDbNumber(
+        "set_level_zero_file_num_compaction_trigger", 1, 1_000
+    ),
+    "compaction.target.file.size.base": RocksDbNumber("set_target_file_size_base", 1_024, 1 << 50),
+    "compaction.target.file.size.multiplier": RocksDbNumber("set_target_file_size_multiplier", 1, 1_000),
+    "compaction.max.background.compactions": RocksDbNumber("set_max_background_jobs", 1, 1_000),
+    "compaction.universal.max.size.amplification.percent": RocksDbNumber(
+        "max_size_amplification_percent", 0, 1_000_000
+    ),
+    "compaction.universal.size.ratio": RocksDbNumber("size_ratio", 0, 1_000_000),
+    "compaction.universal.min.merge.width": RocksDbNumber("min_merge_width", 2, 1_000_000),
+    "compaction.universal.max.merge.width": RocksDbNumber("max_merge_width", 2, 2_147_483_647),
+}
+STOP_STYLE, WAL, METRICS = "compaction.universal.compaction.stop.style", "wal.enabled", "metrics.list"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +88,7 @@ class RocksDbKeys:
     """fifo drops the oldest entries beyond 1 GiB a task."""
     max_open_files: int = key("stores.{store}.rocksdb.max.open.files", integer(-1, 10_000_000), -1)
     """Open files of one store; -1: all."""
-    tuning: Mapping[str, str] = family("stores.{store}.rocksdb.*", leaves=TUNING)
+    tuning: Mapping[str, str] = family("stores.{store}.rocksdb.*", leaves=(*ROCKSDB_NUMBERS, STOP_STYLE, WAL, METRICS))
     """RocksDB's other options by Samza's names, for experiments: their defaults are Samza's or RocksDB's. With
     wal.enabled=true a start after a kill reads nothing from the changelog, but RocksDB writes every commit twice.
     metrics.list names further properties to publish as gauges."""

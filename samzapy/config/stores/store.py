@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
 from samzapy.api.stream import SystemStream
@@ -214,15 +214,6 @@ def _store(
     _check_serdes(reader, store, serdes)
     _check_engine(reader, store)
     return store
-
-
-def typed_stores(stores: Iterable[StoreConfig]) -> Iterator[tuple[str, str, str]]:
-    """Key, serde and class path of each class that the job file names for a store."""
-    for store in stores:
-        if store.key_type is not None:
-            yield f"stores.{store.name}.key.type", store.key_serde, store.key_type
-        if store.msg_type is not None:
-            yield f"stores.{store.name}.msg.type", store.msg_serde, store.msg_type
 
 
 def _check_serdes(reader: Reader, store: StoreConfig, serdes: dict[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -102,11 +102,15 @@ class StreamConfig:
     stream_id: str | None = field(default=None, compare=False)
 
     @property
+    def prefix(self) -> str:
+        """The prefix of its keys in the job file."""
+        return _prefix(self.system_stream, self.stream_id)
+
+    @property
     def from_oldest(self) -> str:
         """The options with which one run of the job begins at the oldest record. They override every key of the
         file."""
-        prefix = _prefix(self.system_stream, self.stream_id)
-        return f"--config {prefix}samza.reset.offset=true --config {prefix}samza.offset.default=oldest"
+        return f"--config {self.prefix}samza.reset.offset=true --config {self.prefix}samza.offset.default=oldest"
 
 
 @dataclass(frozen=True)
@@ -257,31 +261,19 @@ def parse_streams(
     return {stream: _stream(reader, stream, id_of.get(stream), serdes) for stream in streams}
 
 
-def stream_settings(
-    reader: Reader, system: str, streams: Iterable[SystemStream], ids: Mapping[str, SystemStream]
-) -> dict[str, StreamSettings]:
+def stream_settings(system: str, streams: Iterable[StreamConfig]) -> dict[str, StreamSettings]:
     """The settings that the system `system` gets for its streams, by their name on it."""
-    id_of = {stream: stream_id for stream_id, stream in ids.items()}
-    settings = {}
-    for stream in dict.fromkeys((*streams, *ids.values())):
-        if stream.system == system:
-            prefix = _prefix(stream, id_of.get(stream))
-            settings[stream.stream] = StreamSettings(prefix, _topic_settings(reader, prefix))
-    return settings
+    own = (config for config in streams if config.system_stream.system == system)
+    return {config.system_stream.stream: StreamSettings(config.prefix, config.properties) for config in own}
 
 
 def _prefix(stream: SystemStream, stream_id: str | None) -> str:
     return f"systems.{stream.system}.streams.{stream.stream}." if stream_id is None else f"streams.{stream_id}."
 
 
-def _topic_settings(reader: Reader, prefix: str) -> Masked:
-    below = reader.below(prefix)
-    return Masked({leaf: value for leaf, value in below.items() if not leaf.startswith("samza.")}, below.secret)
-
-
 def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes: dict[str, str]) -> StreamConfig:
-    names = _placeholders(stream, stream_id)
-    topic = _topic_settings(reader, _prefix(stream, stream_id))
+    names, below = _placeholders(stream, stream_id), reader.below(_prefix(stream, stream_id))
+    topic = Masked({leaf: value for leaf, value in below.items() if not leaf.startswith("samza.")}, below.secret)
     config = reader.read(StreamConfig, names, system_stream=stream, properties=topic, stream_id=stream_id)
     for part, serde, path in (("key", config.key_serde, config.key_type), ("msg", config.msg_serde, config.msg_type)):
         where = reader.place(StreamConfig, f"{part}_serde", **names)
@@ -290,20 +282,7 @@ def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes:
     if config.bootstrap and config.offset_default == "upcoming":
         reader.warn(
             f"{reader.place(StreamConfig, 'bootstrap', **names)}: {stream} starts at upcoming, so it has nothing to "
-            f"bootstrap from; set {_prefix(stream, stream_id)}samza.offset.default=oldest"
+            f"bootstrap from; set {config.prefix}samza.offset.default=oldest"
         )
     reader.read(StreamKeys, names, system=None, physical_name=None)
     return config
-
-
-def typed_streams(
-    streams: Iterable[StreamConfig], ids: Mapping[str, SystemStream]
-) -> Iterator[tuple[str, str | None, str]]:
-    """Key, serde and class path of each class that the job file names for a stream."""
-    id_of = {stream: stream_id for stream_id, stream in ids.items()}
-    for config in streams:
-        prefix = _prefix(config.system_stream, id_of.get(config.system_stream))
-        if config.key_type is not None:
-            yield f"{prefix}samza.key.type", config.key_serde, config.key_type
-        if config.msg_type is not None:
-            yield f"{prefix}samza.msg.type", config.msg_serde, config.msg_type

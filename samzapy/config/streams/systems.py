@@ -21,7 +21,7 @@ from samzapy.config.reading.keys import (
     required,
 )
 from samzapy.config.reading.properties import Masked
-from samzapy.errors import ConfigError
+from samzapy.errors import raise_if_any
 
 OFFSETS = choice("oldest", "upcoming", "newest")
 
@@ -224,8 +224,7 @@ def database_config(settings: SystemSettings) -> DatabaseConfig:
         secret |= {f"{prefix}{leaf}" for leaf in getattr(properties, "secret", ())}
     reader = Reader(Masked(values), frozenset(secret))
     config = parse_database(reader, settings)
-    if reader.problems:
-        raise ConfigError(reader.problems)
+    raise_if_any(reader.problems)
     return config
 
 

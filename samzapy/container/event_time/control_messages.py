@@ -21,7 +21,7 @@ from samzapy.api.envelope import Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, RecordBatch, SystemAdmin
 from samzapy.container.inputs.decode import Decoder, Undecodable, undecoded
-from samzapy.errors import ConfigError, ConfigProblem, SerdeError, UnknownStream
+from samzapy.errors import ConfigError, SerdeError, UnknownStream
 from samzapy.strict_json import Natural, Time
 from samzapy.strict_json import decode as decode_json
 from samzapy.watermarks import IdleRule, Watermarks
@@ -151,7 +151,7 @@ class ControlSender:
                 message = (
                     "must be true, here and in the jobs that read the stream, before control messages are sent to it"
                 )
-                raise ConfigError([ConfigProblem(key, "false", message)])
+                raise ConfigError.of(key, "false", message)
             description = self._admin_of(stream.system).describe(stream.stream)
             if description is None:
                 raise UnknownStream(stream.system, stream.stream)

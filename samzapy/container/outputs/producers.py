@@ -186,7 +186,7 @@ def check_transaction_timeout(timeout_ms: int, clients: SystemClients, system: s
     limit = None if system is None else limits_of(clients.admin(system)).transaction_ms
     if limit is not None and timeout_ms > limit:
         message = f"must be at most {limit}, the transaction.max.timeout.ms of system '{system}'"
-        raise ConfigError([ConfigProblem("task.transaction.timeout.ms", str(timeout_ms), message)])
+        raise ConfigError.of("task.transaction.timeout.ms", str(timeout_ms), message)
 
 
 def fence(clients: SystemClients, system: str, transactional_ids: Iterable[str]) -> None:

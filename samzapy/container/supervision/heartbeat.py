@@ -65,7 +65,8 @@ class Heartbeat:
         self._phase = "starting"
         self._stop_requested = False
         self._drain_requested = False
-        self._lost: str | None = None
+        #: The reason why the container is no longer ours; None while it is.
+        self.lost: str | None = None
         self._answered_at = clock.monotonic()
         self._newest: ContainerReport | None = None
         self._failing = False
@@ -81,11 +82,6 @@ class Heartbeat:
         """Enter a phase; the next report says so."""
         self._phase = phase
 
-    @property
-    def lost(self) -> str | None:
-        """The reason why the container is no longer ours; None while it is."""
-        return self._lost
-
     def request_stop(self) -> None:
         """Make `should_stop` true; callable from signal handlers and other threads."""
         self._stop_requested = True
@@ -93,13 +89,13 @@ class Heartbeat:
     def should_stop(self) -> bool:
         """Whether to commit and stop. Raises TaskMigrated when the container must stop without a commit."""
         self._end_child()
-        if self._lost is None and self._silent_s() > self._lease.duration_s:
+        if self.lost is None and self._silent_s() > self._lease.duration_s:
             # No report for that long (a stop, a loaded machine): another attempt may own the tasks, so ask first.
             self._send()
-            if self._lost is None and self._silent_s() > self._lease.duration_s:
+            if self.lost is None and self._silent_s() > self._lease.duration_s:
                 self._lose("the lease has run out before an answer to its renewal")
-        if self._lost is not None:
-            raise TaskMigrated(self._lost)
+        if self.lost is not None:
+            raise TaskMigrated(self.lost)
         return self._stop_requested
 
     @contextmanager
@@ -121,7 +117,7 @@ class Heartbeat:
         self._end_child()
         asked = self._clock.monotonic()
         self._send()
-        if self._answered_at < asked and self._lost is None:
+        if self._answered_at < asked and self.lost is None:
             self._lose("the coordinator does not say which attempt owns this container")
         self.should_stop()
 
@@ -140,10 +136,10 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._closed.wait(min(self._lease.duration_s / 3, self._lease.pace_s)):
-            if self._lost is None:
+            if self.lost is None:
                 self._send()
             elif self._clock.monotonic() - self._lost_at > self._lease.duration_s:
-                self._on_lost(self._lost)
+                self._on_lost(self.lost)
 
     def _end_child(self, why: str = "") -> None:
         """End this process if it is a child that the user's code has forked, without a flush of its parent's
@@ -161,7 +157,7 @@ class Heartbeat:
 
     def _lose(self, why: str) -> None:
         self._lost_at = self._clock.monotonic()
-        self._lost = why
+        self.lost = why
         self._purge()
 
     def _current(self) -> ContainerReport:

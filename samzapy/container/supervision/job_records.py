@@ -199,6 +199,11 @@ class Ownership:
         if self.run_id is not None:
             self.check(self._records.checkpoints)
 
+    def poll_once(self) -> None:
+        """Like `poll`; closes the clients."""
+        with closing(self):
+            self.poll()
+
     def asked_to_drain(self) -> bool:
         """Whether this run was asked to drain; with the clients of `poll`."""
         if self.run_id is None or not self._records.is_open:

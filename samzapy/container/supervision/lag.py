@@ -22,7 +22,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import final
 
 from samzapy.api.stream import SystemStreamPartition
@@ -145,7 +144,7 @@ class LagWatch:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed.set()
         if self._thread.ident is not None:
             # A broker that does not answer is left to the thread, which ends with the process.

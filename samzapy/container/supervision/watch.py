@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TypeAlias, final
 
 from samzapy.api.stream import SystemStream
@@ -112,8 +111,8 @@ class ContainerWatch:
         self._lag.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._lag.__exit__(kind, error, tb)
+    def __exit__(self, *_: object) -> None:
+        self._lag.__exit__()
 
     def follow(self, progress: Callable[[], Progress]) -> None:
         self._lag.follow(progress)
@@ -185,7 +184,7 @@ class Reporting:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed.set()
         if self._reporters:
             self._thread.join(_LAST_S)

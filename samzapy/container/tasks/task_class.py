@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from samzapy.api import task as api
 from samzapy.api.batch import BatchTask
 from samzapy.config.job import JobConfig
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError
 from samzapy.plugins import PluginError, load_class, load_name
 
 #: The method that each kind of task must define.
@@ -29,10 +29,10 @@ def load_task_class(path: str) -> type[api.AnyTask]:
         # Known by its plan: jobs of tasks import no pipelines.
         result = given.task if hasattr(given, "plan") and not isinstance(given, type) else load_class(path)
     except PluginError as cause:
-        raise ConfigError([ConfigProblem("task.class", path, str(cause))]) from cause
+        raise ConfigError.of("task.class", path, str(cause)) from cause
     problem = _shortcoming(result)
     if problem:
-        raise ConfigError([ConfigProblem("task.class", path, f"{result.__name__} {problem}")])
+        raise ConfigError.of("task.class", path, f"{result.__name__} {problem}")
     return result
 
 
@@ -108,9 +108,9 @@ def check_timers(config: JobConfig, task_class: type[api.AnyTask]) -> None:
     """Raise ConfigError for a job that has a timer store but no TimerTask, or no windows for a task that needs them."""
     if config.task.window_ms <= 0 and getattr(task_class, "needs_window", False):
         message = f"must be > 0, e.g. 1000: {task_class.__name__} follows event time at that period"
-        raise ConfigError([ConfigProblem("task.window.ms", str(config.task.window_ms), message)])
+        raise ConfigError.of("task.window.ms", str(config.task.window_ms), message)
     if config.timers_store is not None and not issubclass(task_class, api.TimerTask):
         message = (
             f"{task_class.__name__} must be a TimerTask that defines on_timer: store '{config.timers_store}' has timers"
         )
-        raise ConfigError([ConfigProblem("task.class", config.task.task_class, message)])
+        raise ConfigError.of("task.class", config.task.task_class, message)

@@ -27,7 +27,7 @@ import javaproperties
 from samzapy.api.system import SystemSettings
 from samzapy.config.job import BASE_DIR_VARIABLE, FIXED, JobConfig, SparkConfig
 from samzapy.config.reading.properties import MASK, Masked, is_secret, literal_secrets
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, raise_if_any
 from samzapy.java import installed_spark
 from samzapy.system.clients import system_factory
 
@@ -235,8 +235,7 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
         return ()
     address = config.spark.master
     problems = [*_systems(config.systems, address), *_folders(config, address), *_secrets(config, address)]
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
     warnings, base = [], config.logged_store_base_dir
     if not base.is_absolute() and config.changelogs:
         warnings.append(
@@ -290,8 +289,7 @@ def check_secrets(config: JobConfig, address: str) -> None:
     """Raise ConfigError for secrets that are written into the job file and would travel to the executors of a
     master."""
     problems = list(_secrets(config, address))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
 
 
 def without_sparks_secrets(raw: Mapping[str, str]) -> Masked:

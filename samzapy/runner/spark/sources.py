@@ -30,7 +30,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from samzapy.config.job import FIXED, JobConfig
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, raise_if_any
 from samzapy.java import SPARK, find_java
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import SparkApplication, add_code, starting
@@ -291,8 +291,7 @@ def _fitted(
     if pinned.strip().lower() != "true":
         reason = "a container's job group and tag would stay on connections that other jobs of the process use"
         problems.append(ConfigProblem("spark: PYSPARK_PIN_THREAD", pinned, f"must be true: {reason}"))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
     given = config.spark.master
     if given is not None and given != master:
         notes = (f"{KEY}={given}: without effect, this Spark runs on {master}", *notes)

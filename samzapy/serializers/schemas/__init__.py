@@ -20,7 +20,7 @@ from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.config.reading.classes import SERDES
 from samzapy.config.reading.keys import Reader
 from samzapy.config.streams.serdes import parse_schemas
-from samzapy.errors import ConfigError, SerdeError
+from samzapy.errors import SerdeError, raise_if_any
 
 
 class _SchemaSerdeFactory(SerdeFactory):
@@ -33,8 +33,7 @@ class _SchemaSerdeFactory(SerdeFactory):
         missing."""
         reader = Reader({f"serializers.registry.{name}.{leaf}": value for leaf, value in settings.items()})
         result = parse_schemas(reader, name, SERDES.short[self.name])
-        if reader.problems:
-            raise ConfigError(reader.problems)
+        raise_if_any(reader.problems)
         try:
             kind = getattr(importlib.import_module(self.module), self.made)
         except ImportError as cause:

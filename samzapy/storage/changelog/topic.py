@@ -31,12 +31,12 @@ from samzapy.api.system import (
     SystemAdmin,
     SystemConsumer,
     describe_all,
+    read_to,
 )
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import (
     ConfigError,
-    ConfigProblem,
     EnvironmentFailure,
     ForeignRecords,
     OffsetOutOfRange,
@@ -70,7 +70,7 @@ def changelog_spec(config: StoreConfig, partitions: int) -> StreamSpec:
     }
     if topic["cleanup.policy"] != "compact" and config.ttl_ms is None:
         key = f"stores.{config.name}.changelog.kafka.cleanup.policy"
-        raise ConfigError([ConfigProblem(key, topic["cleanup.policy"], "must be compact: state would be lost")])
+        raise ConfigError.of(key, topic["cleanup.policy"], "must be compact: state would be lost")
     return StreamSpec(stream.stream, partitions, topic, config.changelog_replication_factor)
 
 
@@ -154,7 +154,7 @@ class Changelogs:
 def changelog_of(config: StoreConfig) -> SystemStream:
     """The changelog of a store that has one. Raises ConfigError."""
     if config.changelog is None:
-        raise ConfigError([ConfigProblem(f"stores.{config.name}.changelog", None, "is required here")])
+        raise ConfigError.of(f"stores.{config.name}.changelog", None, "is required here")
     return config.changelog
 
 
@@ -247,7 +247,6 @@ _PATIENCE_S = 20.0
 STALL_S = 5.0
 
 _POLL_S = 0.1
-_POLL_RECORDS = 5_000
 
 
 @contextmanager
@@ -271,17 +270,10 @@ def scan(
     if log.oldest >= log.upcoming:
         return
     consumer.start({ssp: log.oldest})
-    moved = clock.monotonic()
-    while (position := consumer.position(ssp)) < log.upcoming:
-        for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
-            count = bisect_left(batch.offsets, log.upcoming)
-            if count:
-                yield batch if count == len(batch.offsets) else batch.part(0, count)
-        now = clock.monotonic()
-        if consumer.position(ssp) > position:
-            moved = now
-        elif now - moved > stall_s:
-            raise RestoreStalled(f"{ssp}@{position}: no record for {stall_s:g} s before the end {log.upcoming}")
+    for batch in read_to(consumer, ssp, log.upcoming, clock, stall_s):
+        count = bisect_left(batch.offsets, log.upcoming)
+        if count:
+            yield batch if count == len(batch.offsets) else batch.part(0, count)
 
 
 def first_value(batches: Iterator[RecordBatch]) -> int | None:
@@ -305,16 +297,35 @@ class Tail(NamedTuple):
 
 @read_anew("trying again reads what is left")
 def first_records(
-    tails: Iterable[Tail], consumer: SystemConsumer, clock: Clock, stall_s: float = 60.0, *, open_counts: bool = False
+    tails: Sequence[Tail],
+    consumer_of: Callable[[str], SystemConsumer],
+    clock: Clock,
+    stall_s: float = 60.0,
+    *,
+    open_counts: bool = False,
 ) -> dict[SystemStreamPartition, int]:
-    """The offset of the first committed record of each tail that has one. The partitions are of one system, and the
-    consumer was not started.
+    """The offset of the first committed record of each tail that has one; one consumer reads all tails of a system.
 
     With transactions a partition ends with a commit's control record, so the end offset alone does not show a record.
     The reading stops before an open transaction. After `stall_s` seconds without progress that transaction counts as a
     record if `open_counts`; else RestoreStalled is raised.
     """
-    left = {tail.ssp: tail for tail in tails}
+    firsts: dict[SystemStreamPartition, int] = {}
+    for system in dict.fromkeys(tail.ssp.system for tail in tails):
+        left = {tail.ssp: tail for tail in tails if tail.ssp.system == system}
+        with closing(consumer_of(system)) as consumer:
+            firsts |= _first_of_each(left, consumer, clock, stall_s, open_counts=open_counts)
+    return firsts
+
+
+def _first_of_each(
+    left: dict[SystemStreamPartition, Tail],
+    consumer: SystemConsumer,
+    clock: Clock,
+    stall_s: float,
+    *,
+    open_counts: bool,
+) -> dict[SystemStreamPartition, int]:
     starts = positions = {ssp: tail.start for ssp, tail in left.items()}
     consumer.start(starts)
     firsts: dict[SystemStreamPartition, int] = {}
@@ -434,9 +445,8 @@ class ChangelogEnd:
     def _check_own(self, until: int) -> None:
         """Read from the task's records up to `until`, the place of the expected control record included: only control
         records may be there."""
-        with closing(self._consumer_of(self.ssp.system)) as consumer:
-            tail = Tail(self.ssp, self._own, until)
-            foreign = first_records([tail], consumer, self._clock, STALL_S, open_counts=True)
+        tail = Tail(self.ssp, self._own, until)
+        foreign = first_records([tail], self._consumer_of, self._clock, STALL_S, open_counts=True)
         if foreign:
             raise foreign_records(self._store, self.ssp, self._own, foreign[self.ssp])
         self.end = self._own = until

@@ -6,17 +6,15 @@ import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, filterfalse, islice, repeat
 from operator import add
-from typing import Any, TypeVar
+from typing import Any
 
+from samzapy.api.kv import K, V
 from samzapy.errors import SerdeError
 from samzapy.storage.kv.cache_budget import ENTRY_BYTES, FACTOR, CacheBudget
 from samzapy.storage.kv.codec import EntryCodec, entry_columns, entry_mapping, key_list
 from samzapy.storage.kv.entries import Entries
 from samzapy.storage.kv.scanning import SCANNING_SLOTS, ScanningStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 #: The most dirty values, unless `write.batch.size` is more. Their bytes are unknown until they are serialized.
 MOST_DIRTY = 50_000
@@ -29,8 +27,6 @@ _SERIALIZED, _COMMITTED = 16, 4
 _SHARE = 64
 #: The number of changes of one call that enter the cache before it makes room for them.
 _TOGETHER = 512
-
-_NONE = type(None)
 
 
 class CachedStore(Entries, ScanningStore[K, V]):

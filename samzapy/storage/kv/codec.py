@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
+from samzapy.api.kv import K, V
 from samzapy.api.serde import HintedSerde, Serde, hinted
 from samzapy.errors import EnvironmentFailure, SerdeError, StoreRefused
 from samzapy.plugins import is_own
@@ -30,8 +31,6 @@ _BYTES_OR_DELETED = frozenset({bytes, _NONE})
 
 _view: Callable[[bytes], Any] = memoryview
 
-K = TypeVar("K")
-V = TypeVar("V")
 _TUPLE, _TWO = {tuple}, {2}
 
 #: Kinds of objects with two elements that are not meant as a key and a value: a text would fall apart into characters.

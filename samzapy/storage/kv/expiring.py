@@ -18,16 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from struct import Struct
-from typing import Any, TypeVar
+from typing import Any
 
 from samzapy.api.engine import StorageEngine
+from samzapy.api.kv import K, V
 from samzapy.api.serde import HintedSerde, Serde, hinted
 from samzapy.clock import Clock
 from samzapy.storage.kv.codec import EntryCodec, Origin, entry_list
 from samzapy.storage.kv.forwarding import MappingStore, StoreLayer
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _STAMP = Struct(">q")
 STAMP_BYTES = _STAMP.size

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
-from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.api.kv import K, KeyValueIterator, KeyValueSnapshot, KeyValueStore, V
 from samzapy.errors import StoreRefused
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class StoreLayer(KeyValueStore[K, V]):
@@ -194,20 +191,10 @@ class ReadOnlyStore(ForwardingStore[Any, Any]):
         super().__init__(inner)
         self._why = why
 
-    def put(self, key: Any, value: Any) -> None:
-        self._refuse()
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise StoreRefused(self._why)
 
-    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        self._refuse()
-
-    def delete(self, key: Any) -> None:
-        self._refuse()
-
-    def delete_all(self, keys: Iterable[Any]) -> None:
-        self._refuse()
-
-    def merge_all(self, entries: Mapping[Any, Any], combine: Callable[[Any, Any], Any]) -> None:
-        self._refuse()
+    put = put_all = delete = delete_all = merge_all = _refuse
 
     @property
     def undone(self) -> StoreLayer[Any, Any]:
@@ -216,6 +203,3 @@ class ReadOnlyStore(ForwardingStore[Any, Any]):
 
     def flush(self) -> None:
         """Do nothing: the task has changed nothing."""
-
-    def _refuse(self) -> NoReturn:
-        raise StoreRefused(self._why)

@@ -5,17 +5,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from samzapy.api.engine import Cursor
-from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
+from samzapy.api.kv import K, KeyValueIterator, KeyValueSnapshot, V
 from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.kv.codec import EntryCodec, entry_columns, key_list
 from samzapy.storage.kv.forwarding import StoreLayer
 from samzapy.storage.kv.uncommitted import Pair, UncommittedStore
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class EntryIterator(KeyValueIterator[K, V]):

@@ -122,17 +122,13 @@ class UncommittedStore:
         self._max_bytes = max_bytes
         self._max_record_bytes = None if max_record_bytes is None else max_record_bytes + overhead
         self._overhead = overhead
-        self._changes: dict[bytes, bytes | None] = {}
-        self._order = KeyOrder(self._changes)
+        #: The changes that a commit sends and writes, None meaning a deletion. Other classes only read them.
+        self.changes: dict[bytes, bytes | None] = {}
+        self._order = KeyOrder(self.changes)
         self._bytes = 0
         #: Set by a cache if its changes since the last commit include deletions.
         self.deletes = False
         self._failed: StoreError | None = None
-
-    @property
-    def changes(self) -> dict[bytes, bytes | None]:
-        """The changes that a commit sends and writes, None meaning a deletion. Read it, do not change it."""
-        return self._changes
 
     def put(self, key: bytes, value: bytes) -> None:
         """Set one key. Raises RecordTooLarge."""
@@ -141,7 +137,7 @@ class UncommittedStore:
         if limit is not None and size > limit:
             self._refuse_larger_than(limit, [key], [value])
         self._bytes += size
-        self._changes[key] = value
+        self.changes[key] = value
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then accepts none of them."""
@@ -153,7 +149,7 @@ class UncommittedStore:
         if limit is not None and size > limit and max(map(len, keys)) + _longest(values) > limit:
             self._refuse_larger_than(limit, keys, values)
         self._bytes += size
-        self._changes.update(zip(keys, values, strict=True))
+        self.changes.update(zip(keys, values, strict=True))
         self._note()
 
     def _refuse_larger_than(self, limit: int, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
@@ -165,11 +161,11 @@ class UncommittedStore:
 
     def has(self, key: bytes) -> bool:
         """Whether the key has changed, by a deletion too."""
-        return key in self._changes
+        return key in self.changes
 
     def get(self, key: bytes) -> bytes | None:
         """The value including uncommitted changes, None if there is none."""
-        value = self._changes.get(key, _UNCHANGED)
+        value = self.changes.get(key, _UNCHANGED)
         if value is not _UNCHANGED:
             return value
         try:
@@ -180,7 +176,7 @@ class UncommittedStore:
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values in the order of `keys`. One call of the engine reads the unchanged ones."""
-        changes = self._changes
+        changes = self.changes
         if not changes:
             return self._read(keys)
         absent = [key for key in keys if key not in changes]
@@ -207,7 +203,7 @@ class UncommittedStore:
     def check(self) -> None:
         """Raise StoreError for the reserved key, before the changelog has it; and the class of error of a read that has
         failed, since that decides what happens next."""
-        if RESERVED in self._changes:
+        if RESERVED in self.changes:
             raise StoreError(f"store '{self._name}': key {RESERVED!r} is reserved: leave it out, or put another one")
         if self._failed is not None:
             raise type(self._failed)(
@@ -229,7 +225,7 @@ class UncommittedStore:
         return lambda: _merged_cursor(overlay, below.iterate(lower, upper)), below.close
 
     def _slice(self, lower: bytes | None, upper: bytes | None) -> list[Change]:
-        changes = self._changes
+        changes = self.changes
         return [(key, changes[key]) for key in self._order.between(lower, upper)]
 
     def over_budget(self) -> bool:
@@ -239,28 +235,28 @@ class UncommittedStore:
         if not (self._bytes > self._max_bytes or self._budget.crowded):
             return False
         # A rewritten key was counted again each time: count exactly before saying so.
-        values = filter(None, self._changes.values())
-        self._bytes = sum(map(len, self._changes)) + sum(map(len, values))
+        values = filter(None, self.changes.values())
+        self._bytes = sum(map(len, self.changes)) + sum(map(len, values))
         self._note()
         return self._bytes > self._max_bytes or self._budget.crowded
 
     def clear(self) -> None:
         """Forget the changes: they are committed, or thrown away."""
-        self._changes = {}
-        self._order = KeyOrder(self._changes)
+        self.changes = {}
+        self._order = KeyOrder(self.changes)
         self._bytes = 0
         self.deletes = False
         self._note()
 
     def _note(self) -> None:
-        memory = self._bytes + _ENTRY_BYTES * len(self._changes)
+        memory = self._bytes + _ENTRY_BYTES * len(self.changes)
         if memory != self._noted:
             self._budget.note_uncommitted(memory - self._noted)
             self._noted = memory
 
     def metrics(self) -> dict[str, float]:
         """`uncommitted-entries`, and `uncommitted-bytes` (at most: rewritten keys may be counted more than once)."""
-        return {"uncommitted-entries": len(self._changes), "uncommitted-bytes": self._bytes}
+        return {"uncommitted-entries": len(self.changes), "uncommitted-bytes": self._bytes}
 
 
 def _longest(values: Sequence[bytes | None]) -> int:

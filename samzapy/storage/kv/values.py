@@ -8,15 +8,13 @@ import reprlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+from samzapy.api.kv import K, V
 from samzapy.api.serde import HintedSerde
 from samzapy.errors import StoreError, StoreRefused
 from samzapy.storage.kv.codec import EntryCodec, entry_list, key_list
 from samzapy.storage.kv.forwarding import ForwardingStore, MappingStore, StoreLayer
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 #: The length of a short key, and the most bytes that it has in any serde (6 a character, as JSON escapes them, and
 #: quotes).

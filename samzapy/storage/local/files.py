@@ -20,7 +20,7 @@ from samzapy.api.engine import StorageEngine
 from samzapy.api.serde import Serde, hinted
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreCorrupted, StoreDiskFailed, StoreLocked
+from samzapy.errors import ConfigError, EnvironmentFailure, StoreCorrupted, StoreDiskFailed, StoreLocked
 from samzapy.storage.kv.expiring import unstamped
 from samzapy.storage.local.directory import RefusedAs, make_private, set_aside, standbys_beside, wipe
 from samzapy.storage.local.marker import Marker
@@ -221,7 +221,7 @@ def _try(part: str, store: str, path: str | None, serde: Serde, data: bytes, key
         f"does not read what the store holds: key {reprlib.repr(key)}: {reason}; give new fields defaults and old ones "
         "their types, or copy the store to another changelog (samzapy store copy)"
     )
-    raise ConfigError([ConfigProblem(f"stores.{store}.{part}.type", path, message)]) from cause
+    raise ConfigError.of(f"stores.{store}.{part}.type", path, message) from cause
 
 
 def _shown(serde: Serde, key: bytes) -> object:

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rocksdict import (
@@ -118,7 +117,7 @@ class RocksDbCursor:
             del rows, valid, key_of, value_of, advance
         return chunk
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

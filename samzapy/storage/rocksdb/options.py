@@ -18,7 +18,17 @@ from rocksdict import (
 )
 
 from samzapy.api.engine import EngineSettings
-from samzapy.config.stores.engines import EngineProblem, RocksDbKeys, read_engine
+from samzapy.config.reading.keys import split_list
+from samzapy.config.stores.engines import (
+    METRICS,
+    ROCKSDB_NUMBERS,
+    STOP_STYLE,
+    WAL,
+    EngineProblem,
+    RocksDbKeys,
+    RocksDbNumber,
+    read_engine,
+)
 
 _COMPRESSIONS: Mapping[str, Callable[[], DBCompressionType]] = {
     "snappy": DBCompressionType.snappy,
@@ -42,41 +52,7 @@ _MEMTABLE_BLOOM = 0.02
 _WRITE_BUFFER_BYTES = 33_554_432
 
 
-@dataclass(frozen=True)
-class _Number:
-    """An integer option: its limits, the setter of RocksDB, and the default of Samza, None for RocksDB's own."""
-
-    setter: str
-    low: int
-    high: int
-    default: int | None = None
-
-
-_UNIVERSAL = "compaction.universal."
-#: The integer options below `rocksdb.`. RocksDB counts compactions and flushes together since 6: the older key sets the
-#: same number. Those of `_UNIVERSAL` are attributes of its options.
-_NUMBERS: Mapping[str, _Number] = {
-    "num.write.buffers": _Number("set_max_write_buffer_number", 1, 1_000, 3),
-    "max.background.jobs": _Number("set_max_background_jobs", 1, 1_000),
-    "max.file.opening.threads": _Number("set_max_file_opening_threads", 1, 1_000, 16),
-    "max.log.file.size.bytes": _Number("set_max_log_file_size", 0, 1 << 50, 67_108_864),
-    "keep.log.file.num": _Number("set_keep_log_file_num", 1, 1_000_000, 2),
-    "max.manifest.file.size": _Number("set_max_manifest_file_size", 1_024, 1 << 50, 1_073_741_824),
-    "delete.obsolete.files.period.micros": _Number(
-        "set_delete_obsolete_files_period_micros", 0, 1 << 50, 21_600_000_000
-    ),
-    "compaction.num.levels": _Number("set_num_levels", 1, 64),
-    "compaction.level0.file.num.compaction.trigger": _Number("set_level_zero_file_num_compaction_trigger", 1, 1_000),
-    "compaction.target.file.size.base": _Number("set_target_file_size_base", 1_024, 1 << 50),
-    "compaction.target.file.size.multiplier": _Number("set_target_file_size_multiplier", 1, 1_000),
-    "compaction.max.background.compactions": _Number("set_max_background_jobs", 1, 1_000),
-    "compaction.universal.max.size.amplification.percent": _Number("max_size_amplification_percent", 0, 1_000_000),
-    "compaction.universal.size.ratio": _Number("size_ratio", 0, 1_000_000),
-    "compaction.universal.min.merge.width": _Number("min_merge_width", 2, 1_000_000),
-    "compaction.universal.max.merge.width": _Number("max_merge_width", 2, 2_147_483_647),
-}
-_STOP_STYLE, _WAL = "compaction.universal.compaction.stop.style", "wal.enabled"
-_CHOICES = {_STOP_STYLE: ("similar", "total"), _WAL: ("true", "false")}
+_CHOICES = {STOP_STYLE: ("similar", "total"), WAL: ("true", "false")}
 
 
 @dataclass(frozen=True)
@@ -108,13 +84,12 @@ class RocksDbOptions:
     @property
     def wal(self) -> bool:
         """Whether RocksDB has a write-ahead log."""
-        return self.keys.tuning.get(_WAL, "").lower() == "true"
+        return self.keys.tuning.get(WAL, "").lower() == "true"
 
     @property
     def gauges(self) -> list[str]:
         """Further properties of RocksDB to publish."""
-        names = (name.strip() for name in self.keys.tuning.get("metrics.list", "").split(","))
-        return [name.removeprefix("rocksdb.") for name in names if name]
+        return [name.removeprefix("rocksdb.") for name in split_list(self.keys.tuning.get(METRICS, ""))]
 
     def to_options(self, cache: Cache | None, memtables: WriteBufferManager | None = None) -> Options:
         """The options for rocksdict; `cache` is the block cache that the container's tasks share, None for none,
@@ -152,11 +127,11 @@ class RocksDbOptions:
     def _tune(self, options: Options) -> None:
         universal = UniversalCompactOptions()
         given = self.keys.tuning
-        if _STOP_STYLE in given:
-            universal.stop_style = getattr(UniversalCompactionStopStyle, given[_STOP_STYLE].lower())()
-        for name, number in _NUMBERS.items():
+        if STOP_STYLE in given:
+            universal.stop_style = getattr(UniversalCompactionStopStyle, given[STOP_STYLE].lower())()
+        for name, number in ROCKSDB_NUMBERS.items():
             value = int(given[name]) if name in given else number.default
-            if value is not None and name.startswith(_UNIVERSAL):
+            if value is not None and name.startswith("compaction.universal."):
                 setattr(universal, number.setter, value)
             elif value is not None:
                 getattr(options, number.setter)(value)
@@ -165,14 +140,14 @@ class RocksDbOptions:
 
 def _tuning_problems(tuning: Mapping[str, str]) -> Iterator[EngineProblem]:
     for name, text in tuning.items():
-        number = _NUMBERS.get(name)
+        number = ROCKSDB_NUMBERS.get(name)
         if number is not None and not _within(text, number):
             yield f"rocksdb.{name}", text, f"expected an integer from {number.low} to {number.high}"
         elif name in _CHOICES and text.lower() not in _CHOICES[name]:
             yield f"rocksdb.{name}", text, f"expected one of {', '.join(_CHOICES[name])}"
 
 
-def _within(text: str, number: _Number) -> bool:
+def _within(text: str, number: RocksDbNumber) -> bool:
     try:
         return number.low <= int(text) <= number.high
     except ValueError:

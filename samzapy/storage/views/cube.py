@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
 from samzapy.config.stores.engines import CubeKeys, read_engine
-from samzapy.errors import ConfigError, ConfigProblem, StoreRefused
+from samzapy.errors import ConfigError, StoreRefused
 from samzapy.storage.views import check_lengths, is_name, key, names
 
 #: A measure's value; None where a fact has none.
@@ -207,7 +207,7 @@ class CubeStore:
         known = store.get(_DESIGN)
         if known is not None and known != design.described():
             message = f"the store holds facts with {known}; to begin again, name another changelog"
-            raise ConfigError([ConfigProblem(f"stores.{name}.cube.rollups", str(design.described()), message)])
+            raise ConfigError.of(f"stores.{name}.cube.rollups", str(design.described()), message)
 
     def add(self, dimensions: Mapping[str, Value], measures: Mapping[str, Number] | None = None) -> None:
         """Add a fact: a value for every dimension, and its measures (one may be left out, or None).

@@ -39,6 +39,7 @@ from samzapy.errors import (
     UnknownPartition,
     UnknownStream,
     Unreachable,
+    raise_if_any,
 )
 
 #: SQLite raises OperationalError for nearly everything, also for a missing table.
@@ -129,7 +130,7 @@ def _engine(config: DatabaseConfig) -> sa.Engine:
         problem = f"needs a database driver that is not installed ({_line(cause)})"
     except (exc.ArgumentError, ValueError) as cause:
         problem = f"a URL like sqlite:///shop.db or postgresql+psycopg://user:password@host/shop ({_line(cause)})"
-    raise ConfigError([ConfigProblem(key, without_password(config.url), problem)])
+    raise ConfigError.of(key, without_password(config.url), problem)
 
 
 def _line(cause: Exception) -> str:
@@ -208,8 +209,7 @@ def find_table(database: Database, connection: sa.Connection, config: TableConfi
         named.problem("key", None, f"required, since table {config.table} has no primary key")
     if timestamp is not None and not isinstance(timestamp.type, sa.DateTime):
         named.problem("timestamp.column", timestamp.name, f"a timestamp, this is {timestamp.type}")
-    if named.problems:
-        raise ConfigError(named.problems)
+    raise_if_any(named.problems)
     assert order is not None
     return SourceTable(
         config=config,

@@ -16,14 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
-from samzapy.errors import (
-    ConfigError,
-    ConfigProblem,
-    EnvironmentFailure,
-    OffsetOutOfRange,
-    RetriableError,
-    UnknownStream,
-)
+from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, RetriableError, UnknownStream
 from samzapy.system.clients import SystemLimits
 from samzapy.system.kafka.client import Connection, PartitionCounts
 from samzapy.system.kafka.consumer import GroupPositions
@@ -97,9 +90,7 @@ class KafkaAdmin(SystemAdmin):
         by_name = {spec.stream: spec for spec in specs}
         for spec in by_name.values():
             if spec.partitions < 1:
-                raise ConfigError(
-                    [ConfigProblem(f"{spec.stream}: partitions", str(spec.partitions), "expected an integer >= 1")]
-                )
+                raise ConfigError.of(f"{spec.stream}: partitions", str(spec.partitions), "expected an integer >= 1")
         if not by_name:
             return set()
         new = [_new_topic(spec) for spec in by_name.values()]
@@ -110,7 +101,7 @@ class KafkaAdmin(SystemAdmin):
 
     def _was_made(self, stream: str, answer: Any) -> bool:
         if isinstance(answer, KafkaError) and answer.code() in _IMPOSSIBLE:
-            raise ConfigError([ConfigProblem(stream, None, one_line(answer))])
+            raise ConfigError.of(stream, None, one_line(answer))
         existed = isinstance(answer, KafkaError) and answer.code() == KafkaError.TOPIC_ALREADY_EXISTS
         if not existed:
             self._result(answer, stream, "CREATE")
@@ -141,7 +132,7 @@ class KafkaAdmin(SystemAdmin):
             raise UnknownStream(system, stream)
         if partitions < result.partitions:
             allowed = f"cannot shrink: it has {result.partitions}"
-            raise ConfigError([ConfigProblem(f"{stream}: partitions", str(partitions), allowed)])
+            raise ConfigError.of(f"{stream}: partitions", str(partitions), allowed)
         if partitions > result.partitions:
             request = [NewPartitions(stream, partitions)]
             answers = self._change(lambda client: client.create_partitions(request, request_timeout=_CHANGE_S))

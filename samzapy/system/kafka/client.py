@@ -19,15 +19,7 @@ from confluent_kafka.admin import AdminClient
 from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock, Measured
-from samzapy.errors import (
-    ConfigError,
-    ConfigProblem,
-    HandshakeFailed,
-    SamzapyError,
-    UnknownPartition,
-    UnknownStream,
-    Unreachable,
-)
+from samzapy.errors import ConfigError, HandshakeFailed, SamzapyError, UnknownPartition, UnknownStream, Unreachable
 from samzapy.system.kafka.errors import UNKNOWN_PARTITION, error_of, general_error, is_refused, one_line
 from samzapy.system.kafka.gate import Gate
 from samzapy.system.kafka.settings import CONNECTION, expired_certificate, principal
@@ -204,7 +196,7 @@ class Connection:
             return kind({**given, "error_cb": self.note, "stats_cb": self.statistics.note, "logger": self})
         except KafkaException as cause:
             key = f"systems.{self.system}.{'producer' if kind.__name__ == 'Producer' else 'consumer'}"
-            raise ConfigError([ConfigProblem(key, None, one_line(error_of(cause)))]) from cause
+            raise ConfigError.of(key, None, one_line(error_of(cause))) from cause
 
     def note(self, error: KafkaError) -> None:
         """Take an error: librdkafka's `error_cb`."""

@@ -245,9 +245,8 @@ class GroupPositions:
         deadline = self._clock.monotonic() + _COMMIT_S
         while not self._answered:
             if self._clock.monotonic() > deadline:
-                silence = RetriableError(f"{self._where}: no answer from {self._connection.servers}")
-                silence.outage = True
-                raise silence
+                silence = f"{self._where}: no answer from {self._connection.servers}"
+                raise RetriableError(silence, outage=True)
             self._consumer.poll(_POLL_S)
         if self._error is not None:
             raise self._connection.general_error(self._error, self._where, "READ")

@@ -150,12 +150,6 @@ def is_outage(error: KafkaError) -> bool:
     return error.code() in _OUTAGE or (error.code() in _REFUSED and _is_cut_off(error))
 
 
-def _waits(failure: SamzapyError, error: KafkaError) -> SamzapyError:
-    """The failure, marked as an outage if `error` is one."""
-    failure.outage = failure.outage or is_outage(error)
-    return failure
-
-
 def general_error(error: KafkaError, system: str, where: str, operation: str = "", who: str = "") -> SamzapyError:
     """The error for a failure outside of transactional calls; `where` is a topic, an SSP or an address. `operation`:
     the ACL that the call needs there; `who`: the principal of the client."""
@@ -172,7 +166,7 @@ def general_error(error: KafkaError, system: str, where: str, operation: str = "
     if code in UNKNOWN_TOPIC:
         return UnknownStream(system, where.removeprefix(f"{system}.").partition("[")[0])
     if code in _OUTAGE or code in _REFUSED or error.retriable():
-        return _waits(RetriableError(f"{where}: {one_line(error)}"), error)
+        return RetriableError(f"{where}: {one_line(error)}", outage=is_outage(error))
     return EnvironmentFailure(f"{where}: {one_line(error)}")
 
 
@@ -196,7 +190,8 @@ def delivery_error(
         return ProducerFenced(f"{where}: the producer was fenced: {one_line(error)}")
     if code in UNKNOWN_TOPIC or code in UNAUTHORISED:
         return general_error(error, system, where, "WRITE", who)
-    return _waits(ProducerError(f"{where}: record of {size:,} B was not acknowledged: {one_line(error)}"), error)
+    text = f"{where}: record of {size:,} B was not acknowledged: {one_line(error)}"
+    return ProducerError(text, outage=is_outage(error))
 
 
 def transaction_error(error: KafkaError, call: str, who: str = "") -> SamzapyError:
@@ -211,7 +206,7 @@ def transaction_error(error: KafkaError, call: str, who: str = "") -> SamzapyErr
     if code in _FENCED or error.fatal() or code == KafkaError._FATAL:  # noqa: SLF001
         return ProducerFenced(text)
     if error.txn_requires_abort():
-        return _waits(TransactionAborted(text), error)
+        return TransactionAborted(text, outage=is_outage(error))
     if code == KafkaError._STATE:  # noqa: SLF001
         return ProducerError(text)
-    return _waits(TransactionIndeterminate(text), error)
+    return TransactionIndeterminate(text, outage=is_outage(error))

@@ -221,9 +221,8 @@ class KafkaProducer(ColumnProducer):
             raise UnknownStream(self._connection.system, deleted, self._connection.servers)
 
     def _timed_out(self, text: str) -> SamzapyError:
-        failure = TransactionAborted(text) if self._calls.in_transaction else ProducerError(text)
-        failure.outage = True
-        return failure
+        reaction = TransactionAborted if self._calls.in_transaction else ProducerError
+        return reaction(text, outage=True)
 
     def _undelivered(self, failure: Failure) -> SamzapyError:
         error, stream, partition, size = failure
@@ -261,7 +260,9 @@ class KafkaProducer(ColumnProducer):
             error = error_of(cause)
             if error.fatal() or error.code() in UNAUTHORISED:
                 return self._transaction_error(error, "flush")
-        return _aborted(result) if type(result) is ProducerError else result
+        if type(result) is ProducerError:
+            return TransactionAborted(str(result), outage=result.outage)
+        return result
 
     def _transaction_error(self, error: KafkaError, call: str) -> SamzapyError:
         """The error for a failed call; names the partition that the client may not write to."""
@@ -290,10 +291,3 @@ class KafkaProducer(ColumnProducer):
             if isinstance(pending, KafkaException):
                 raise self._transaction_error(error_of(pending), name) from pending
             raise
-
-
-def _aborted(failure: ProducerError) -> TransactionAborted:
-    """The failure of a record as that of its transaction."""
-    aborted = TransactionAborted(str(failure))
-    aborted.outage = failure.outage
-    return aborted

@@ -122,9 +122,8 @@ class RecordQueue(ABC):
         """Let the full queue send something. Raises ProducerError after the monotonic time `deadline`."""
         if self._clock.monotonic() > deadline:
             servers = self._connection.servers
-            silence = ProducerError(f"the queue to {servers} stayed full for {_QUEUE_S:.0f} s, is it up?")
-            silence.outage = True
-            raise silence
+            text = f"the queue to {servers} stayed full for {_QUEUE_S:.0f} s, is it up?"
+            raise ProducerError(text, outage=True)
         self._serve(_FULL_PAUSE_S)
 
     def _refused(self, error: KafkaError, stream: str, partition: int, size: int) -> SamzapyError:

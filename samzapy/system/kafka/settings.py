@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from samzapy.api.system import SystemSettings
 from samzapy.config.reading.properties import MASK, is_secret
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, raise_if_any
 
 #: The properties that carry a guarantee, and the reason why a job file cannot set them.
 _CARRIES_A_GUARANTEE = {
@@ -110,12 +110,12 @@ def bootstrap_servers(settings: SystemSettings) -> str:
     if result:
         return result
     key = f"systems.{settings.name}.consumer.bootstrap.servers"
-    raise ConfigError([ConfigProblem(key, None, "is required, e.g. localhost:9092")])
+    raise ConfigError.of(key, None, "is required, e.g. localhost:9092")
 
 
 def consumer_properties(settings: SystemSettings, client_id: str) -> dict[str, str]:
     """For a consumer of assigned partitions. Raises ConfigError for refused keys."""
-    _raise_if_any(_refused(f"systems.{settings.name}.consumer.", settings.consumer))
+    raise_if_any(_refused(f"systems.{settings.name}.consumer.", settings.consumer))
     return {
         **_CONSUMER,
         **_fetch_thresholds(settings),
@@ -132,7 +132,7 @@ def producer_properties(
     settings: SystemSettings, client_id: str, transactional_id: str | None, timeout_ms: int
 ) -> dict[str, str]:
     """For an idempotent producer, transactional if it is given an id. Raises ConfigError for refused keys."""
-    _raise_if_any(_refused(f"systems.{settings.name}.producer.", settings.producer))
+    raise_if_any(_refused(f"systems.{settings.name}.producer.", settings.producer))
     defaults, fixed = _IN_ORDER, _IN_ORDER_FIXED
     if transactional_id is not None:
         defaults = _IN_TRANSACTION
@@ -158,7 +158,7 @@ def admin_properties(settings: SystemSettings, client_id: str) -> dict[str, str]
 
 def check_settings(settings: SystemSettings) -> None:
     """Raise ConfigError with everything that librdkafka or a guarantee forbids. Connects to nothing."""
-    _raise_if_any(_problems(settings))
+    raise_if_any(_problems(settings))
 
 
 def _problems(settings: SystemSettings) -> Iterator[ConfigProblem]:
@@ -248,11 +248,6 @@ def _problem(key: str, value: str, message: str) -> ConfigProblem:
     if is_secret(key):
         return ConfigProblem(key, MASK, message.replace(value, MASK) if value else message)
     return ConfigProblem(key, value, message)
-
-
-def _raise_if_any(problems: Iterable[ConfigProblem]) -> None:
-    if result := list(problems):
-        raise ConfigError(result)
 
 
 #: The client's own certificate.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+from contextlib import closing
 from typing import Any
 
 from samzapy.errors import SamzapyError
@@ -154,10 +155,8 @@ class Cleaner:
         try:
             database = self._log.open(create=False)
             if database is not None:
-                try:
+                with closing(database):
                     self._clean_all(database)
-                finally:
-                    database.close()
         except (SamzapyError, sqlite3.Error) as cause:
             logger.warning("%s: its logs are not cleaned for now: %s", self._log, cause)
             with self._lock:

@@ -21,7 +21,7 @@ from uuid import uuid4
 from samzapy.api.system import SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.reading.keys import at_home
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError
+from samzapy.errors import ConfigProblem, EnvironmentFailure, RetriableError, raise_if_any
 
 #: Bytes of the file's pages that a connection keeps in memory.
 CACHE_BYTES = 16_777_216
@@ -346,8 +346,7 @@ def local_log(settings: SystemSettings, clock: Clock = SYSTEM_CLOCK) -> LocalLog
     synchronous = properties.get("synchronous", "normal")
     if synchronous not in _SYNCHRONOUS:
         problems.append(ConfigProblem(f"{prefix}synchronous", synchronous, "normal or full"))
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
     return LocalLog(settings.name, file, synchronous, clock)
 
 

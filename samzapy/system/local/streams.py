@@ -17,7 +17,7 @@ from uuid import uuid4
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
-from samzapy.errors import ConfigError, ConfigProblem, ProducerFenced, UnknownPartition, UnknownStream
+from samzapy.errors import ConfigError, ConfigProblem, ProducerFenced, UnknownPartition, UnknownStream, raise_if_any
 from samzapy.system.local.database import Database
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -84,8 +84,7 @@ def checked(spec: StreamSpec) -> TopicSettings:
     if policy not in _POLICIES:
         problem = ConfigProblem(f"{spec.stream}: cleanup.policy", policy, "delete, compact or compact,delete")
         problems.append(problem)
-    if problems:
-        raise ConfigError(problems)
+    raise_if_any(problems)
     return TopicSettings(
         config=config,
         max_message_bytes=int(values["max.message.bytes"]),
@@ -154,7 +153,7 @@ def grow_stream(database: Database, topic: Topic, partitions: int) -> None:
     before = len(topic.slots)
     if partitions < before:
         allowed = f"cannot shrink: it has {before}"
-        raise ConfigError([ConfigProblem(f"{topic.name}: partitions", str(partitions), allowed)])
+        raise ConfigError.of(f"{topic.name}: partitions", str(partitions), allowed)
     with database.write():
         (row,) = database.execute("SELECT id FROM streams WHERE stream_id = ?", (topic.stream_id,)).fetchone()
         database.execute("UPDATE streams SET partitions = ? WHERE id = ?", (partitions, row))

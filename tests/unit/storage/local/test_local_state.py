@@ -373,9 +373,9 @@ def test_every_bad_option_is_listed_with_what_is_allowed(tmp_path):
 
 
 def test_a_store_opens_with_every_option_that_is_known(tmp_path):
-    from samzapy.storage.rocksdb.options import _NUMBERS
+    from samzapy.config.stores.engines import ROCKSDB_NUMBERS
 
-    given = {f"rocksdb.{name}": str(max(number.low, 8)) for name, number in _NUMBERS.items()}
+    given = {f"rocksdb.{name}": str(max(number.low, 8)) for name, number in ROCKSDB_NUMBERS.items()}
     given |= {
         "container.cache.size.bytes": "0",
         "rocksdb.compression": "lz4",
