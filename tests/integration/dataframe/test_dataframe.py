@@ -204,10 +204,11 @@ def test_what_a_dataframe_cannot_be_made_of_is_told_in_one_line(spark, folder):
             read_store(spark, "job.properties", store, **options)
         assert message in str(refused.value)
         assert "\n" not in str(refused.value)
+    stream = spark.readStream.format("rate").load().selectExpr("'/a' AS key", "'1' AS value")
+    with pytest.raises(ConfigError, match="df: cannot be written: Queries with streaming sources must be executed"):
+        write_store(stream, "job.properties", "notes")
     write_store(frame(spark, {"/a": '{"n":"x"}'}, "key string, value string"), "job.properties", "notes")
-    partition = next(
-        row.partition for row in read_store(spark, "job.properties", "notes", columns=["partition"]).collect()
-    )
+    partition = read_store(spark, "job.properties", "notes", columns=["partition"]).first().partition
     # Spark 3.5 raises py4j's error for the same text.
     with pytest.raises((PythonException, Py4JJavaError)) as failed:
         read_store(spark, "job.properties", "notes", schema="n bigint").collect()
