@@ -203,6 +203,8 @@ class SparkApplication:
 
 
 _TRACEBACK = "Traceback (most recent call last):\n"
+#: Spark's words around the reason why a task was lost.
+_AROUND = re.compile(r".*most recent failure: Lost task [^:]*: |\s*Driver stacktrace:.*", re.DOTALL)
 
 
 def one_line(cause: BaseException) -> str:
@@ -218,7 +220,7 @@ def one_line(cause: BaseException) -> str:
         error = list(takewhile(lambda line: line.strip() and not line.startswith("\tat "), behind))
         if error:
             text = f"a Python worker failed: {' '.join(error)}"
-    return " ".join(text.split())[:500]
+    return " ".join(_AROUND.sub("", text).split())[:500]
 
 
 def placed(context: Any, element: str, locations: Sequence[str]) -> Any:

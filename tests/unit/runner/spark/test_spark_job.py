@@ -152,6 +152,11 @@ def test_an_error_of_a_python_worker_is_one_line_without_frames(text, message):
     assert "\n" not in why(text)
 
 
+def test_a_lost_executor_is_told_without_sparks_words_around_it():
+    text, lost = "x, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (h executor 0)", "ExecutorLostFailure (y)"
+    assert attempt.one_line(RuntimeError(f"{text}: {lost}\nDriver stacktrace:")) == lost
+
+
 def test_a_jvm_that_ends_while_it_is_asked_is_told_as_one_that_has_ended():
     class Context:
         @property

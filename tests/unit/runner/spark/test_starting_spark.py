@@ -87,23 +87,17 @@ def test_a_spark_that_hangs_is_named_while_it_is_waited_for_and_ends_the_run_aft
     assert all(each.endswith(f" s; its last line: {jvm.last_line}") for each in events)
 
 
-def test_a_stop_while_spark_starts_kills_it_and_gives_no_spark():
-    jvm = Jvm()
-    with begun(jvm.start) as spark:
-        assert spark.application(lambda: True) is None
-        assert jvm.killed.is_set()
-
-
-def test_a_jvm_that_comes_after_the_stop_is_killed_as_well():
-    jvm, late = Jvm(), threading.Event()
+@pytest.mark.parametrize("late", [False, True])
+def test_a_stop_while_spark_starts_kills_its_jvm_early_or_late(late):
+    jvm, may_begin = Jvm(), threading.Event()
 
     def start(begun):
-        assert late.wait(60)
+        assert not late or may_begin.wait(60)
         return jvm.start(begun)
 
     with begun(start) as spark:
         assert spark.application(lambda: True) is None
-        late.set()
+        may_begin.set()
     assert jvm.killed.wait(60)
 
 
