@@ -82,10 +82,6 @@ def main():
                     tab.wait_for_timeout(200)
                     tab.clock.run_for(2_000)
                 tab.screenshot(path=PICTURES / f"{name}.png", animations="disabled", full_page=False)
-                if name == "page":
-                    tab.screenshot(path="/tmp/page-full.png", full_page=True)
-                if name == "page-phone":
-                    tab.screenshot(path="/tmp/page-phone-full.png", full_page=True)
         browser.close()
 
 

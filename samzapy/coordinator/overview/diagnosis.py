@@ -28,7 +28,7 @@ _GROWTH, _GROWTH_PART = 100, 0.1
 #: Seconds after which a figure is shown with its age.
 _NOW_S = 1.0
 #: A place that needs no quoting in a shell's double quotes.
-_PLACE = re.compile(r"[\w.-]+\[\d+\]@\d+")
+_PLACE = re.compile(r"(?<!\S)[\w.-]+\[\d+\]@\d+")
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,8 @@ def _not_running(job: _Job) -> Diagnosis | None:
 
 
 def _unknown_lag(job: _Job) -> Diagnosis | None:
-    running = [item for item in job.open if item.phase == "running" and item.stalled is None]
-    unknown = [(age, item.id) for item in running if item.lags is None and (age := item.lag_age_s(job.status.at))]
+    running = [each for each in job.open if (each.state, each.phase) == ("running", "running") and not each.stalled]
+    unknown = [(age, each.id) for each in running if each.lags is None and (age := each.lag_age_s(job.status.at))]
     if not unknown:
         return None
     age_s, container = max(unknown)

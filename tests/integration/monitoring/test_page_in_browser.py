@@ -98,7 +98,7 @@ def test_the_page_follows_the_job_without_a_reload(served, look):
 
 
 def test_what_comes_from_the_job_is_text(served, look):
-    names = ["local.5\u00b27[0]", "local.<img src=x onerror=alert(1)>[10]", "local.\u2460"]
+    names = ["local.5\u00b27[0]", "local.<img src=x onerror=alert(1)>[10]", "local." + "\u2460" * 200]
     odd = container(1, lags={name: PartitionLag(1, 2, 1, 0) for name in names})
     status = failed_job()
     tab = look(served(replace(status, containers=(*status.containers, odd))).address)
@@ -106,6 +106,7 @@ def test_what_comes_from_the_job_is_text(served, look):
     assert "KeyError: '<user>'" in tab.inner_text("#failures")
     assert all(name in tab.inner_text("#tasks") for name in names)
     assert tab.locator("main img").count() == 0
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 1280
     tab.locator("#failures summary").click()
     assert tab.inner_text("#failures pre") == "Traceback …\n<b>"
     assert "Partition 0/counts" in tab.inner_text("#stores details") or tab.locator("#stores details").count() == 1
@@ -281,6 +282,7 @@ def test_a_page_without_news_says_so_turns_grey_and_comes_back(served, chromium,
         monkeypatch.setattr(views, "PACE_S", 60.0)
         tab.clock.fast_forward(60_000)
     tab.get_by_text("No news from the job").wait_for()
-    color = tab.locator(f"{old} .title .pill").evaluate("each => getComputedStyle(each).color")
-    assert (color, "All figures are" in tab.inner_text("#age")) == ("rgb(87, 96, 106)", True)
+    expect = playwright.expect
+    expect(tab.locator(f"{old} .title .pill")).to_have_css("color", "rgb(87, 96, 106)", timeout=30_000)
+    expect(tab.locator("#age")).to_contain_text("All figures are")
     tab.close()

@@ -224,9 +224,10 @@ def test_the_most_urgent_cause_wins_and_the_others_follow():
 
 
 def test_several_containers_with_one_cause_are_counted():
-    stall = Stall("broker unreachable", 45.0)
+    stall = Stall("in process of k.<b>in[0]@5", 45.0)
     found = diagnose(job(*(running(number, stalled=stall) for number in range(3)), time_ms=NOW))
-    assert found.text == "Container 0 and 2 more are stuck: broker unreachable for 45 s"
+    assert found.text == "Container 0 and 2 more are stuck: in process of k.<b>in[0]@5 for 45 s"
+    assert found.command == STATUS, "a part of a name is no place"
 
 
 def test_a_growing_lag_with_busy_containers_asks_for_more_of_them():
