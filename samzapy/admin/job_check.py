@@ -230,8 +230,7 @@ def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: 
     lost: dict[SystemStream, list[SystemStreamPartition]] = {}
     for ssp in sorted(offsets.keys() - own):
         lost.setdefault(ssp.system_stream, []).append(ssp)
-    if lost:
-        raise ConfigError([_renamed(stream, former[stream], places, offsets) for stream, places in lost.items()])
+    raise_if_any(_renamed(stream, former[stream], places, offsets) for stream, places in lost.items())
 
 
 def _renamed(

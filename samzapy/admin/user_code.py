@@ -55,8 +55,7 @@ def _shipped(py_files: Iterable[str]) -> list[str]:
 def check_archives(archives: Iterable[str]) -> None:
     """Raise ConfigError for archives that are not on this machine; archives with a URL are left to Spark."""
     missing = [item for item in archives if "://" not in item and not Path(item.partition("#")[0]).is_file()]
-    if missing:
-        raise ConfigError([ConfigProblem(_ARCHIVES, item, "file not found") for item in missing])
+    raise_if_any(ConfigProblem(_ARCHIVES, item, "file not found") for item in missing)
 
 
 @dataclass(frozen=True)
@@ -121,8 +120,7 @@ def checked_code(config: JobConfig) -> JobCode:
     for check in checks:
         with noted(problems):
             check()
-    if problems:
-        raise ConfigError(dict.fromkeys(problems))
+    raise_if_any(dict.fromkeys(problems))
     with noted(problems):
         state = state_transactions(config)
     with noted(problems):
@@ -131,8 +129,7 @@ def checked_code(config: JobConfig) -> JobCode:
         check_timers(config, task_class)
     with noted(problems):
         _check_own_state(config, task_class)
-    if problems:
-        raise ConfigError(dict.fromkeys(problems))
+    raise_if_any(dict.fromkeys(problems))
     return JobCode(state, task_class, engines, serdes, streams)
 
 
@@ -142,9 +139,8 @@ def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
     if not issubclass(task_class, StateCheckpointTask):
         return
     logged = sorted(store.name for store in config.stores.values() if store.source is None)
-    if logged:
-        message = f"{task_class.__name__} keeps a state of its own, replayed messages would be applied to a store twice"
-        raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, message) for name in logged])
+    message = f"{task_class.__name__} keeps a state of its own, replayed messages would be applied to a store twice"
+    raise_if_any(ConfigProblem(f"stores.{name}.factory", None, message) for name in logged)
 
 
 def check_task_class(path: str) -> type[AnyTask]:

@@ -16,7 +16,7 @@ import orjson
 
 from samzapy.bench.targets import Target
 from samzapy.config.reading.keys import did_you_mean
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, raise_if_any
 
 
 class Parameters:
@@ -48,15 +48,12 @@ class Parameters:
 
     def check(self) -> None:
         """Raise ConfigError for every parameter that nothing has read."""
-        unknown = sorted(set(self._given) - set(self.values))
-        if unknown:
-            known = list(self.values)
-            raise ConfigError(
-                ConfigProblem(
-                    f"{self._prefix}{name}", self._given[name], f"unknown parameter{did_you_mean(name, known)}"
-                )
-                for name in unknown
-            )
+        known = list(self.values)
+        raise_if_any(
+            ConfigProblem(f"{self._prefix}{name}", text, f"unknown parameter{did_you_mean(name, known)}")
+            for name, text in sorted(self._given.items())
+            if name not in known
+        )
 
     def _read(self, name: str, default: float, kind: Callable[[str], float], allowed: str, least: int) -> float:
         text = self._given.get(name)

@@ -106,18 +106,17 @@ def _show_changes(config: JobConfig, code: JobCode) -> None:
     from samzapy.admin.changes import changes_since
     from samzapy.admin.job_check import resolved
     from samzapy.admin.running import describe_run
-    from samzapy.errors import ConfigError, ConfigProblem
+    from samzapy.errors import ConfigProblem, raise_if_any
 
     owner, changes = changes_since(resolved(config), code, warn)
     title = "Changes: no earlier run of this job" if owner is None else f"Changes since {describe_run(owner)}"
     rows = [] if owner is None else [item[:5] for item in changes]
     table(title, ("change", "name", "before", "now", "effect"), rows)
-    refused = [item for item in changes if item.refused]
-    if refused:
-        raise ConfigError(
-            ConfigProblem(f"{item.kind} '{item.name}'", item.now, f"was '{item.before}', {item.effect}")
-            for item in refused
-        )
+    raise_if_any(
+        ConfigProblem(f"{item.kind} '{item.name}'", item.now, f"was '{item.before}', {item.effect}")
+        for item in changes
+        if item.refused
+    )
 
 
 def _show_checklist(config: JobConfig, code: JobCode, rules: Path | None, accept: tuple[str, ...]) -> None:

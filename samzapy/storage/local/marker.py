@@ -17,7 +17,7 @@ from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import StoreSource
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownPartition, UnknownStream
+from samzapy.errors import ConfigProblem, EnvironmentFailure, UnknownPartition, UnknownStream, raise_if_any
 from samzapy.strict_json import LastOffset, Natural, decode, encode
 
 #: The serdes of a store's keys and values, by their identities; empty in markers of older versions.
@@ -177,8 +177,7 @@ class Acceptance:
         replaced = f"its changelog (id {actual.topic_id}) was replaced by another one (id {expected.topic_id})"
         if reason := foreign(actual, expected, replaced):
             return reason
-        if problems := list(serde_changes(self.config, actual.serdes, expected.serdes)):
-            raise ConfigError(problems)
+        raise_if_any(serde_changes(self.config, actual.serdes, expected.serdes))
         offset = marker.changelog_offset
         if offset >= self.log.upcoming:
             return f"it is at changelog offset {offset}, the changelog ends before {self.log.upcoming}"

@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 from rocksdict import AccessType, Cache, Options, Rdict, WriteBufferManager
 
 from samzapy.api.engine import EngineSettings, Problems, StorageEngineFactory
-from samzapy.errors import ConfigError, ConfigProblem, StoreCorrupted, StoreDiskFailed, StoreError
+from samzapy.errors import ConfigProblem, StoreCorrupted, StoreDiskFailed, StoreError, raise_if_any
 from samzapy.storage.rocksdb.engine import RocksDbStorageEngine, remove_leftover
 from samzapy.storage.rocksdb.options import RocksDbOptions
 from samzapy.storage.rocksdb.ownership import OPENING, Ownership, noted_damage, translated
@@ -86,10 +86,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         """Open the directory, and create missing parts; or, for reading, as of its last flush, without disturbing its
         owner and without writing there."""
         options, problems = RocksDbOptions.read(settings)
-        if problems:
-            raise ConfigError(
-                ConfigProblem(f"stores.{settings.store}.{key}", value, text) for key, value, text in problems
-            )
+        raise_if_any(ConfigProblem(f"stores.{settings.store}.{key}", value, text) for key, value, text in problems)
         if directory is None:
             raise StoreError(f"store '{settings.store}': RocksDB needs a directory")
         if read_only:
