@@ -186,7 +186,7 @@ def parse_task(reader: Reader, names: StreamNames) -> TaskConfig:
     _check_class(reader, task.task_class)
     _check_guarantee(reader, task)
     letters = task.errors.dead_letters
-    if letters is not None and task.errors.writes_letters and task.reads(letters):
+    if letters is not None and task.errors.writes_letters and letters in task.all_inputs:
         reader.warn(f"task.dead.letter.stream: {letters} is an input, too: a message that fails comes again and again")
     if task.refresh_ms is not None and task.checkpoint is None:
         message = "needs checkpoints: without, a new input would take all others back to their defaults"
