@@ -210,7 +210,7 @@ class TimerStore(Timers):
 
     def fire(self, clock: TimerClock, now_ms: int, most: int) -> Iterator[Timer]:
         """Take the first timers that are due at `now_ms` out of the store, in order, each right before it is yielded.
-        Skips timers that are cancelled or set again meanwhile.
+        Skips timers that are cancelled or set again meanwhile; ends early where one is set for an earlier time.
 
         Called by the run loop between messages, when changes of a message can no longer be undone.
         """
@@ -218,7 +218,12 @@ class TimerStore(Timers):
         due = self._due(first, now_ms, most)
         if due:
             first.passed_ms = max(first.passed_ms, due[-1][0])
-        for place in due:
+        for number, place in enumerate(due):
+            if first.earliest() < place[0]:
+                # The call of a timer set one for an earlier time than the rest: that one fires first.
+                for later in due[number:]:
+                    self._move(first, later, later[0])
+                return
             times = first.times + place[1]
             if store.get(times) == place[0]:
                 store.delete(times)

@@ -102,11 +102,13 @@ def send(job, *messages, partition=0):
     job.producer.flush()
 
 
-def test_a_timer_fires_right_after_its_message_wherever_a_poll_ends(tmp_path):
+def test_a_timer_fires_right_after_its_message_and_before_any_later_one_wherever_a_poll_ends(tmp_path):
     job = job_of(tmp_path)
-    send(job, (10, {"set": {"x": 30, "y": 45}}), *[(time, {}) for time in range(20, 60, 5)])
+    again = (500, {"set": {"again": 100, "late": 350}})
+    send(job, (10, {"set": {"x": 30, "y": 45}}), *[(time, {}) for time in range(20, 60, 5)], again)
     job.run()
-    assert Orders.log == [10, 20, 25, 30, ("x", 30), 35, 40, 45, ("y", 45), 50, 55]
+    assert Orders.log[:11] == [10, 20, 25, 30, ("x", 30), 35, 40, 45, ("y", 45), 50, 55]
+    assert [time for _, time in Orders.log[12:]] == [100, 200, 300, 350, 400, 500]
 
 
 @pytest.mark.parametrize("local", ["kept", "lost"])
