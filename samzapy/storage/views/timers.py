@@ -115,11 +115,10 @@ class TimerStore(Timers):
     fire."""
 
     def __init__(self, store: KeyValueStore[bytes, Any], name: str) -> None:
-        self._store = store
-        self._name = name
+        self._store, self._name = store, name
         self._pack = msgpack.Packer(use_bin_type=True).pack
         #: Called when an event timer is set for a time up to `interrupt_until`; both are the run loop's.
-        self.interrupt: Callable[[], object] = _ignored
+        self.interrupt: Callable[[], object] = lambda: None
         self.interrupt_until: float = -inf
         #: The store for `fire`, `first_due` and `tidy`; the run loop has one without a journal.
         self.between_messages = store
@@ -215,8 +214,7 @@ class TimerStore(Timers):
         Called by the run loop between messages, when changes of a message can no longer be undone.
         """
         first, store = self._of(clock), self.between_messages
-        due = self._due(first, now_ms, most)
-        if due:
+        if due := self._due(first, now_ms, most):
             first.passed_ms = max(first.passed_ms, due[-1][0])
         for number, place in enumerate(due):
             if first.earliest() < place[0]:
@@ -317,10 +315,6 @@ class TimerStore(Timers):
 
 def _entry(first: FirstTimers, place: Place) -> bytes:
     return first.due + _bytes(place[2]) + place[1]
-
-
-def _ignored() -> None:
-    """The default of `interrupt`, before a run loop runs the task."""
 
 
 def _bytes(time_ms: int) -> bytes:
