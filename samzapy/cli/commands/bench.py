@@ -38,8 +38,8 @@ def bench() -> None:
 def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json: bool) -> None:
     """Run a job over its inputs up to their current ends, and report throughput, CPU and memory.
 
-    A run starts at the last commit of its job. So with --repeat each run gets a new job.id derived from the configured
-    one, with its own checkpoints, state and changelogs, and reads everything. These stay after the run.
+    A run starts at the last commit of its job. With --repeat each run gets a job.id, checkpoints, state and changelogs
+    of its own, which stay, and reads everything. A pipeline with streams between its steps takes no --repeat.
     """
     from samzapy.bench.measuring import MeasurementFailed, measure_job
     from samzapy.bench.report import job_table
@@ -47,8 +47,9 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
 
     given = pairs(overrides)
     config = load_job(job, given)
-    # Another call must not reuse these job ids.
-    call = uuid4().hex[:8]
+    if repeat > 1 and config.repartitions:
+        raise ConfigError.of("--repeat", None, f"runs would share {min(config.repartitions)} with the job: measure one")
+    call = uuid4().hex[:8]  # another call must not reuse these job ids
     runs = [given] if repeat == 1 else [{**given, **_own(config, f"{call}-{n}")} for n in range(1, repeat + 1)]
     measured = []
     for item in runs:

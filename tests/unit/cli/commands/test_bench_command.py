@@ -23,6 +23,14 @@ def test_events_need_an_input_with_a_name(samzapy, tmp_path):
     assert "got 'local.views-.*'" in errors
 
 
+def test_runs_that_would_share_the_streams_between_steps_are_refused(samzapy, tmp_path):
+    (tmp_path / "flows.py").write_text(
+        "from samzapy import Pipeline\np = Pipeline('p')\np.stream('local.in').key_by(str).count()"
+    )
+    code, _, errors = samzapy("bench", "job", "flows:p", "--repeat", "2")
+    assert (code, "--repeat: runs would share local.p-by-str" in errors) == (2, True)
+
+
 @pytest.mark.slow
 def test_the_repeats_of_every_call_read_everything(samzapy):
     prepare_job(samzapy)
