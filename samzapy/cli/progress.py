@@ -104,30 +104,29 @@ def summary(status: JobStatus) -> str:
 
 def _restored(stores: list[RestoredStore]) -> str:
     records = sum(store.records for store in stores)
-    # The stores are restored in parallel, so the longest time counts.
-    seconds = max(store.seconds for store in stores)
+    seconds = max(store.seconds for store in stores)  # they are restored in parallel
     sources = ", ".join(sorted({store.source for store in stores}))
     return f"{counted(records, 'record')} in {seconds:.2f} s from {sources}"
 
 
-#: The loggers of the clients, which write many lines while a broker is unreachable. The log files have all of them.
-_CLIENTS = "samzapy.kafka"
+#: Left to the log files: the clients, which write many lines in an outage, and the failure that the command ends with.
+_CLIENTS, _FAILURE = "samzapy.kafka", ("samzapy.container.restart", "ERROR")
 
 
 class _Plain(logging.Handler):
-    """Prints each line as the formatter makes it."""
+    """Prints each line as the formatter makes it, without the traceback, which the log files have."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        line_on(self._console, self.format(record))
+        line_on(self._console, self.format(record).partition("\nTraceback (most")[0])
 
 
 def terminal_log(config: LogConfig, job_name: str, console: Console) -> logging.Handler:
     """The handler for a console."""
     handler = _Plain(console)
     handler.setFormatter(formatter(job_name, as_json=config.as_json))
-    handler.addFilter(lambda record: record.name != _CLIENTS)
+    handler.addFilter(lambda r: r.name != _CLIENTS and (config.as_json or (r.name, r.levelname) != _FAILURE))
     return handler

@@ -1,9 +1,11 @@
 import io
+import logging
 from dataclasses import replace
 
 from rich.console import Console
 
-from samzapy.cli.progress import RunDisplay, summary
+from samzapy.cli.progress import RunDisplay, summary, terminal_log
+from samzapy.config.supervision import LogConfig
 from samzapy.coordinator.status import ContainerStatus, JobStatus, RestoredStore
 
 
@@ -52,3 +54,11 @@ def test_on_a_terminal_there_is_a_bar_for_the_way_to_the_end():
 def test_the_summary_says_what_the_promise_did_not_cover():
     counted = replace(status(processed=10), counts={"errors.process.skipped": 2, "guarantee.offsets-skipped": 7})
     assert summary(counted).endswith("; 2 inputs skipped (process); 7 offsets after the checkpoint skipped")
+
+
+def test_a_terminal_has_no_traceback_and_no_failure_twice():
+    out, failure = io.StringIO(), (ValueError, ValueError("no"), None)
+    handler = terminal_log(LogConfig(), "job", Console(file=out, width=200))
+    for name, text in (("container.restart", "last"), ("tasks", "sent\nTraceback (most recent call"), ("tasks", "own")):
+        handler.handle(logging.LogRecord(f"samzapy.{name}", logging.ERROR, "", 0, text, None, failure))
+    assert [line.rpartition(": ")[2] for line in out.getvalue().splitlines()] == ["sent", "own", "no"]
