@@ -63,7 +63,7 @@ class ConfigProblem:
     message: str
 
     def __str__(self) -> str:
-        shown = "" if self.value is None else f", got {self.value!r}"
+        shown = "" if self.value is None else f", got {self.value!r}{'; # is no comment here' * (' #' in self.value)}"
         return f"{self.key}: {self.message}{shown}"
 
 

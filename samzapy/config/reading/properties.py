@@ -32,7 +32,7 @@ _PARAMETER = re.compile(
     r"(?:'[^']*'|\"[^\"]*\"|[^&;\s]+)",
     re.IGNORECASE,
 )
-_REFERENCE = re.compile(r"\$\{([^}]*)\}")
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 #: Names with a secret word in them that say where a secret is, or how it is used.
 _ABOUT_A_SECRET = re.compile(
     r"[._](?:location|file|path|type|url|uri|host|endpoint|method|mechanism|algorithm|scope|audience|enabled|ttl|ms"
@@ -141,6 +141,8 @@ def read(source: Path | str | Mapping[str, str], *, strict: bool = False) -> Sou
     if isinstance(source, Mapping):
         return Source({str(key).strip(): str(value).strip() for key, value in source.items()})
     path = Path(source)
+    if path.suffix == ".py":
+        raise _unreadable(f"{path}: expected a job file of key=value lines, or a pipeline as {path.stem}:NAME")
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -186,9 +188,6 @@ def _pairs(path: Path, text: str, *, strict: bool) -> Source:
 
 def _unreadable(message: str) -> ConfigError:
     return ConfigError.of("config", None, message)
-
-
-_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
 
 #: The longest chain of references. Each reference of a chain is one more level of recursion.

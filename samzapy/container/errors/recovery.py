@@ -23,14 +23,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.user_failures import (
-    DeadLetters,
-    HandledFailures,
-    failure_of,
-    in_step,
-    one_line,
-    user_line,
-)
+from samzapy.container.errors.user_failures import DeadLetters, HandledFailures, failure_of, in_step
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
@@ -168,14 +161,13 @@ class Recovery:
             return
         self._next_line[kind] = now + LOG_S
         more = self._left_out.pop(kind, 0)
+        shown = failure_of(failure, self._task_name, where, None)
         logger.warning(
-            "%s: %s failed, %s: %s: %s%s%s",
+            "%s: %s failed, %s: %s%s",
             self._task_name,
             where,
             doing,
-            type(failure).__name__,
-            one_line(failure)[:300],
-            f" ({line})" if (line := user_line(failure)) else "",
+            f"{shown.exception}: {shown.message[:300]}{shown.at and f' ({shown.at})'}",
             f" (and {more} more like it since the last line)" if more else "",
             exc_info=failure,
         )

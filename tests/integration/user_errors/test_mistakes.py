@@ -102,6 +102,7 @@ ITS_EXCEPTION = ""
 
 MISTAKES = {
     "no file": Mistake(2, "config", "none.properties", "not found", command=("run", "none.properties")),
+    "a program": Mistake(2, "config", "jobs/count.py", "a pipeline as count:NAME", command=("run", "jobs/count.py")),
     "misspelt command": Mistake(2, "command", "'rum'", "did you mean run?", command=("rum", "job.properties")),
     "misspelt option": Mistake(2, "option", "--untilend", "--until-end", command=(*RUN, "--untilend")),
     "override without =": Mistake(2, "--config", "task.commit.ms", "KEY=VALUE", command=(*RUN, "-c", "task.commit.ms")),
@@ -109,32 +110,16 @@ MISTAKES = {
         2, "task.comit.ms", "unknown", "task.commit.ms?", {"task.comit.ms": "1"}, command=(*RUN, "--strict")
     ),
     "no name": Mistake(2, "job.name", "required", "e.g. page-views", {"job.name": None}),
-    "bad name": Mistake(2, "job.name", "'my job/1'", "A-Za-z0-9._-", {"job.name": "my job/1"}),
-    "bad duration": Mistake(2, "task.commit.ms", "'10 seconds'", "a duration like", {"task.commit.ms": "10 seconds"}),
-    "no number": Mistake(2, "job.container.count", "'two'", "integer from 1", {"job.container.count": "two"}),
-    "bad choice": Mistake(2, "task.guarantee", "'exactly-ones'", "exactly-once", {"task.guarantee": "exactly-ones"}),
-    "bad policy": Mistake(2, "task.error.process.policy", "'skipp'", "skip", {"task.error.process.policy": "skipp"}),
+    "a comment": Mistake(2, "job.container.count", "'2 # x'", "no comment here", {"job.container.count": "2 # x"}),
     "no dead letters": Mistake(
         2, "task.dead.letter.stream", "task.error.process.policy", "e.g. ", {"task.error.process.policy": "dead-letter"}
     ),
-    "bad offset": Mistake(
-        2, "samza.offset.default", "'earliest'", "oldest", {"systems.local.samza.offset.default": "earliest"}
-    ),
-    "no inputs": Mistake(2, "task.inputs", "required", "e.g. kafka.page-views", {"task.inputs": ""}),
-    "input without system": Mistake(2, "task.inputs", "'in'", "system.stream", {"task.inputs": "in"}),
     "unknown system": Mistake(2, "task.inputs", "'kafkaa'", "known: local", {"task.inputs": "kafkaa.in"}),
     "missing topic": Mistake(3, "topic", "'inn'", "log.db); create it with: samzapy", {"task.inputs": "local.inn"}),
-    "unknown serde": Mistake(2, "msg.serde", "'jsn'", "did you mean json?", {"systems.local.samza.msg.serde": "jsn"}),
-    "store without serde": Mistake(2, "stores.s.msg.serde", "required", "e.g. json", {"stores.s.msg.serde": None}),
-    "unknown engine": Mistake(2, "stores.s.factory", "'rocksdbb'", "rocksdb", {"stores.s.factory": "rocksdbb"}),
-    "changelog without system": Mistake(
-        2, "stores.s.changelog", "'s-changes'", "system.stream", {"stores.s.changelog": "s-changes"}
-    ),
     "no such module": Mistake(
         2, "task.class", "'no_such_tasks:Task'", "next to its file", {"task.class": "no_such_tasks:Task"}
     ),
     "module with .py": Mistake(2, "task.class", "MODULE.py", "without .py", {"task.class": "MODULE.py:Task"}),
-    "misspelt class": Mistake(2, "task.class", "Taks", "did you mean Task?", {"task.class": "MODULE:Taks"}),
     "syntax error": Mistake(2, "MODULE.py, line 9", "SyntaxError", ITS_EXCEPTION, body="self.store.put(1 2)"),
     "constructor with arguments": Mistake(
         2, "task.class", "WithArguments()", "use init", {"task.class": "MODULE:WithArguments"}
@@ -198,9 +183,6 @@ MISTAKES = {
     ),
     "status of a job that does not run": Mistake(
         3, "job 'first'", "status page", "no run on this machine", command=("status", "job.properties")
-    ),
-    "log of a job that did not run": Mistake(
-        3, "job.log.dir", "first-1", "has not run here", command=("logs", "job.properties")
     ),
 }  # fmt: skip
 #: Words that stand for a place which is neither a key nor a line of code.
