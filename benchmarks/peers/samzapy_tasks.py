@@ -153,8 +153,10 @@ class Pipelined(_Marking, MeasuredPipelineTask):
     ) -> None:
         self._before_batch()
         super().process_batch(batch, collector, coordinator)
-        if not self.plan.own_streams or batch.ssp.system_stream in self.plan.own_streams:
+        if not self.plan.own_streams:
             self._after_batch(len(batch))
+        elif batch.ssp.system_stream in self.plan.own_streams:
+            self._after_batch(sum(map(int, batch.messages)))  # the total of a key's events, as b"+3"
 
     def close(self) -> None:
         MeasuredPipelineTask.close(self)

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, ClassVar
 
 from samzapy.operators import folds
 from samzapy.operators.folds import Aggregation, grouped
-from samzapy.pipeline.functions import Batch, Expression, checked, form_of, unnamed
+from samzapy.pipeline.functions import Batch, Expression, checked, form_of, picked, unnamed, with_columns
 from samzapy.pipeline.step import Opening, Receive, Step
+from samzapy.serializers.documents import JsonSerde
 
 #: What of a message a fold takes: a function of its content, such as `field("size")`, or None for the content.
 Value = Callable[[Any], Any] | Expression | None
@@ -201,6 +203,10 @@ class Folding(Step):
         return not (self.fold.counts if isinstance(self.fold, Named) else type(self.fold) is folds.Count)
 
 
+#: What a total begins with on its way to the step that adds it up.
+TOTAL = b"+"
+
+
 @dataclass(eq=False, kw_only=True)
 class Aggregate(Folding):
     """The totals of each key, as a table. A batch gives the last total of each of its keys."""
@@ -208,6 +214,8 @@ class Aggregate(Folding):
     kind: ClassVar[str] = "aggregate"
     #: Whether nothing follows: then the store is all there is.
     is_last: bool = False
+    #: Whether it gets what `combined` gives.
+    takes_totals: bool = False
 
     @property
     def signature(self) -> str:
@@ -215,30 +223,42 @@ class Aggregate(Folding):
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
         store, fold = task.context.get_store(self.name), self.fold
-        if self.is_last and type(fold) is folds.Count:
+        if self.is_last and type(fold) is folds.Count and not self.takes_totals:
             return [lambda batch: store.merge_all(Counter(batch.keys), operator.add)]
+        add_all = self._merge_all if self.takes_totals else fold.add_all
 
         def receive(batch: Batch) -> None:
-            places = dict(zip(batch.keys, range(len(batch)), strict=True))
-            if len(places) == len(batch):
-                groups: Mapping[Any, Sequence[Any]] = dict(zip(batch.keys, zip(batch.messages), strict=True))
-            else:
-                groups = grouped(zip(batch.keys, batch.messages, strict=True))
+            groups = _by_key(batch)
             held = store.get_all(groups)
             totals = {
-                key: fold.add_all(fold.init() if held[key] is None else held[key], values)
-                for key, values in groups.items()
+                key: add_all(fold.init() if held[key] is None else held[key], values) for key, values in groups.items()
             }
             store.put_all(totals)
             if not self.is_last:
-                emit(_totals(batch, places, [fold.result(total) for total in totals.values()]))
+                emit(_last_of_keys(batch, {key: fold.result(total) for key, total in totals.items()}))
 
         return [receive]
 
+    def combined(self, batch: Batch) -> Batch:
+        """The total of each key's messages, as bytes that are no JSON."""
+        fold = self.fold
+        if type(fold) is folds.Count:
+            return _last_of_keys(batch, {key: b"+%d" % count for key, count in Counter(batch.keys).items()})
+        parts = {key: fold.add_all(fold.init(), values) for key, values in _by_key(batch).items()}
+        return _last_of_keys(batch, {key: TOTAL + JsonSerde.to_bytes(part) for key, part in parts.items()})
 
-def _totals(batch: Batch, places: Mapping[Any, int], results: Sequence[Any]) -> Batch:
-    """The result of each key, at the place of its last message."""
-    rows = sorted(zip(places.values(), places, results, strict=True), key=operator.itemgetter(0))
-    at = [place for place, _, _ in rows]
-    offsets, timestamps = ([column[place] for place in at] for column in (batch.offsets, batch.timestamps))
-    return Batch(batch.ssp, offsets, [key for _, key, _ in rows], [result for _, _, result in rows], timestamps)
+    def _merge_all(self, accumulated: Any, totals: Sequence[bytes]) -> Any:
+        return reduce(self.fold.merge, [JsonSerde.from_bytes(total[1:]) for total in totals], accumulated)
+
+
+def _by_key(batch: Batch) -> Mapping[Any, Sequence[Any]]:
+    if len(set(batch.keys)) == len(batch):
+        return dict(zip(batch.keys, zip(batch.messages), strict=True))
+    return grouped(zip(batch.keys, batch.messages, strict=True))
+
+
+def _last_of_keys(batch: Batch, results: Mapping[Any, Any]) -> Batch:
+    """The last message of each key, with the key's result."""
+    places = sorted(dict(zip(batch.keys, range(len(batch)), strict=True)).values())
+    last = picked(batch, places)
+    return with_columns(last, messages=[results[key] for key in last.keys])

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
-from threading import Lock
 from typing import Any, ClassVar
 
 from samzapy.api.event_time import TimerClock
@@ -209,17 +208,15 @@ class Lookups(Step):
 
 
 class Pace:
-    """At most so many calls per second, from any thread."""
+    """At most so many calls per second."""
 
     def __init__(self, per_second: float | None) -> None:
         self._between_s = 0.0 if per_second is None else 1.0 / per_second
         self._next_at = 0.0
-        self._lock = Lock()
 
     def wait_s(self) -> float:
         """The seconds that the next call has to wait; it is then that call's turn."""
-        with self._lock:
-            now = time.monotonic()
-            turn_at = max(self._next_at, now)
-            self._next_at = turn_at + self._between_s
-            return turn_at - now
+        now = time.monotonic()
+        turn_at = max(self._next_at, now)
+        self._next_at = turn_at + self._between_s
+        return turn_at - now

@@ -82,7 +82,7 @@ class Pipeline:
                     reason = "connects steps, and the pipeline has an input or output of that name: give key_by a name="
                     raise ConfigError.of(step.name, str(step.stream), reason)
                 readers = [item for item in self._steps if not sources.isdisjoint(item.inputs)]
-                step.reads_contents = not readers or any(item.reads_contents for item in readers)
+                step.carry_for(readers)
         return Plan(self.name, in_order(self._steps))
 
     @cached_property

@@ -19,7 +19,7 @@ from samzapy.plugins import path_of
 
 #: The store that remembers the steps of a job, by name.
 STEPS = "steps"
-_KEYS_ONLY = {"msg.serde": "bytes", "msg.type": ""}  # of streams whose contents nobody reads, whatever is given
+_NO_MESSAGES = {"msg.serde": "bytes", "msg.type": ""}  # of streams with totals or keys only, whatever is given
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +122,8 @@ class Plan:
             keys |= self._of_stores(step)
         if self.signatures:
             keys |= self._of_store(STEPS, "string")
-        bare = [_prefix(item.stream) for item in self.steps if isinstance(item, Through) and not item.reads_contents]
-        forced = {f"{prefix}{key}": value for prefix in bare for key, value in _KEYS_ONLY.items()}
+        bare = [_prefix(item.stream) for item in self.steps if isinstance(item, Through) and item.mark]
+        forced = {f"{prefix}{key}": value for prefix in bare for key, value in _NO_MESSAGES.items()}
         return {**keys, **given, **forced}
 
     def _of_streams(self, step: Step) -> dict[str, str]:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from samzapy.api.collector import Sink
 from samzapy.api.stream import SystemStream
-from samzapy.pipeline.functions import Batch, Expression, made_of, of_batch, of_rows, selected, with_columns
+from samzapy.pipeline.aggregates import TOTAL, Aggregate
+from samzapy.pipeline.functions import Batch, Expression, made_of, of_batch, of_rows, picked, selected, with_columns
 from samzapy.pipeline.step import Opening, Receive, Step
 
 
@@ -48,8 +49,19 @@ class Source(Step):
 
         if self in task.direct:
             port = task.behind(self, self.stream)
-            return [lambda batch: emit(port.renamed(batch))]
-        return [emit if time is None else lambda batch: emit(at_its_times(batch))]
+            return [self._of_this_plan(lambda batch: emit(port.renamed(batch)))]
+        return [self._of_this_plan(emit) if time is None else lambda batch: emit(at_its_times(batch))]
+
+    def _of_this_plan(self, receive: Receive) -> Receive:
+        """`receive`, which gets no record that another plan of the pipeline has left in the stream."""
+        mark = next((through.mark for through in self.inputs if isinstance(through, Through)), b"")
+
+        def checked(batch: Batch) -> None:
+            if batch.ssp.system_stream == self.stream and any(text[:1] != mark for text in batch.messages):
+                raise TypeError(f"{self.stream}: has a record that another plan of the pipeline has left")
+            receive(batch)
+
+        return checked if mark else receive
 
     def describe(self) -> str:
         kind = "" if self.value_type is None else f" of {getattr(self.value_type, '__name__', self.value_type)}"
@@ -161,39 +173,53 @@ class Merge(Step):
         return [emit] * len(self.inputs)
 
 
+#: What the stream has in place of contents that nobody reads.
+_DASH = b"-"
+
+
 @dataclass(eq=False, kw_only=True)
 class Through(Step):
     """Sends the messages to a stream of the job, partitioned by their keys. A `Source` of that stream goes on. In a job
-    of one task that takes them at once, and the stream has the watermarks and ends only. Contents that nobody reads
-    behind it stay behind: the stream has a dash in their place, which is no JSON."""
+    of one task that takes them at once, and the stream has the watermarks and ends only. Where one step adds all of
+    them up, it gets a total for each key of a batch; of contents that nobody reads, the stream has a dash in place."""
 
     kind: ClassVar[str] = "through"
     stream: SystemStream
-    #: The pipeline knows it when it has all of its steps.
-    reads_contents: bool = True
+    #: What each record begins with, which is no JSON, and the step that adds them up. Nothing: they are the messages.
+    mark: bytes = b""
+    total: Aggregate | None = None
+
+    def carry_for(self, readers: Sequence[Step]) -> None:
+        """Carry what these steps read, which are all that do."""
+        if len(readers) == 1 and isinstance(only := readers[0], Aggregate) and only.fold.in_any_order:
+            self.mark, self.total, only.takes_totals = TOTAL, only, True
+        elif readers and not any(item.reads_contents for item in readers):
+            self.mark = _DASH
 
     @property
     def keeps_messages(self) -> bool:
-        return self.reads_contents
+        return not self.mark
 
     @property
     def skips_nulls(self) -> bool:  # type: ignore[override]  # as the other steps know it
-        return not self.reads_contents
+        return bool(self.mark)
 
     def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        if any(source.inputs == (self,) for source in task.direct):
-            return [emit]
-        send = _sender(task, self.stream, self.partitions(task))
-        if self.reads_contents:
+        is_direct = any(source.inputs == (self,) for source in task.direct)
+        send, total = emit if is_direct else _sender(task, self.stream, self.partitions(task)), self.total
+        if total is not None:
+            return [lambda batch: send(total.combined(batch))]
+        if is_direct or not self.mark:
             return [send]
-        return [lambda batch: send(with_columns(batch, messages=[b"-"] * len(batch)))]
+        return [lambda batch: send(with_columns(batch, messages=[_DASH] * len(batch)))]
 
     def partitions(self, task: Opening) -> Sequence[int]:
         """The partitions that get each message; none: the one of its key."""
         return ()
 
     def describe(self) -> str:
-        return f"{self.kind} {self.stream}{'' if self.reads_contents else ', keys only'}"
+        carried = {_DASH: ", keys only", TOTAL: ", totals"}
+        return f"{self.kind} {self.stream}{carried.get(self.mark, '')}"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -222,21 +248,17 @@ class To(Step):
 
 def _sender(task: Opening, stream: SystemStream, partitions: Sequence[int] = ()) -> Receive:
     def send(batch: Batch) -> None:
+        places = [*partitions] * len(batch) or None
+        if partitions:
+            batch = picked(batch, [row for row in range(len(batch)) for _ in partitions])
         inputs = batch.offsets if batch.offsets[0] >= 0 else None
         times: Sequence[Any] = batch.timestamps
         if -1 in times:
             times = [None if time < 0 else time for time in times]
-        task.collector.send_batch(stream, batch.keys, batch.messages, timestamps=times, inputs=inputs)
+        rows = stream, batch.keys, batch.messages
+        task.collector.send_batch(*rows, partition_keys=places, timestamps=times, inputs=inputs)
 
-    def send_to_all(batch: Batch) -> None:
-        rows = [row for row in range(len(batch)) for _ in partitions]
-        inputs = [batch.offsets[row] for row in rows] if batch.offsets[0] >= 0 else None
-        times = [None if batch.timestamps[row] < 0 else batch.timestamps[row] for row in rows]
-        keys, messages = [batch.keys[row] for row in rows], [batch.messages[row] for row in rows]
-        places = [*partitions] * len(batch)
-        task.collector.send_batch(stream, keys, messages, partition_keys=places, timestamps=times, inputs=inputs)
-
-    return send_to_all if partitions else send
+    return send
 
 
 @dataclass(eq=False, kw_only=True)

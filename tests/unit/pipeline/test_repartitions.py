@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 
 import pytest
+from rigs.pipeline_rig import Surroundings, totals
 
-from samzapy.pipeline import Count, Distinct, Early, OnChange, Pipeline, Sum, Tumbling, field
+import samzapy
+from samzapy.errors import TaskFailed
+from samzapy.pipeline import Count, Distinct, Early, Max, Mean, Min, OnChange, Pipeline, Sum, Tumbling, field
 from samzapy.testing import Input, TestRunner
 from samzapy.testing.pipeline import PipelineDriver
 
@@ -96,7 +99,9 @@ def test_a_repartitioned_message_counts_once_after_a_crash(keys):
 
 
 READERS = [
-    (lambda keyed: keyed.aggregate(n=Count()), b"-"),
+    (lambda keyed: keyed.count(), b"+1"),
+    (lambda keyed: keyed.aggregate(n=Count(), last=Max(field("page"))), b'+[1,"a"]'),
+    (lambda keyed: (keyed.count(), keyed.window(Tumbling("1m")).count()), b"-"),
     (lambda keyed: keyed.window(Tumbling("1m")).count(), b"-"),
     (lambda keyed: keyed.aggregate(n=Count(), pages=Distinct(lambda view: view["page"])), {"page": "a"}),
     (lambda keyed: (keyed.count(), keyed.to("shop.copy")), {"page": "a"}),
@@ -107,7 +112,7 @@ READERS = [
 
 
 @pytest.mark.parametrize(
-    ("read", "sent"), READERS, ids=["count", "window", "distinct", "two", "late", "by-name", "nobody"]
+    ("read", "sent"), READERS, ids=["count", "max", "both", "window", "distinct", "two", "late", "by-name", "nobody"]
 )
 def test_contents_that_nobody_reads_behind_a_repartition_stay_behind(read, sent):
     pipeline = Pipeline("views")
@@ -117,6 +122,30 @@ def test_contents_that_nobody_reads_behind_a_repartition_stay_behind(read, sent)
     ) as driver:
         driver.send("in", {"page": "a"}, timestamp=START)
         assert driver.outputs("views-by-page").messages == [sent]
+
+
+@pytest.mark.parametrize("left", [b"-", b'{"page":"a"}', b"35"])
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_what_another_plan_has_left_between_steps_is_refused(left, partitions):
+    pipeline = Pipeline("views")
+    pipeline.stream("shop.in").key_by(lambda view: view["page"]).count()
+    with PipelineDriver(pipeline, partitions=partitions) as driver, pytest.raises(TaskFailed, match="another plan"):
+        driver.send("views-by-page", left, key="a")
+
+
+def test_totals_of_batches_add_up_to_those_of_all_messages(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pipeline = Pipeline("sizes")
+    sizes = pipeline.stream("shop.in").key_by(lambda item: item["k"])
+    sizes.aggregate(n=Count(), sum=Sum(field("x")), least=Min(field("x")), mean=Mean(field("x"))).to("shop.out")
+    around = Surroundings(pipeline, {"in": 3, "out": 1})
+    rows = [{"k": f"k{number % 7}", "x": number * 37 % 101} for number in range(900)]
+    around.write("in", rows)
+    processed = samzapy.run(pipeline, runner="local", until_end=True, progress=False).status.processed
+    of = {f"k{number}": [row["x"] for row in rows[number::7]] for number in range(7)}
+    wanted = {key: {"n": len(x), "sum": sum(x), "least": min(x), "mean": sum(x) / len(x)} for key, x in of.items()}
+    assert totals(around.read("out")) == wanted
+    assert processed < len(rows) + 100  # a total per key and batch went through the stream
 
 
 @pytest.mark.parametrize("emit", [OnChange(), Early("1s")], ids=lambda emit: type(emit).__name__)
