@@ -105,13 +105,14 @@ class StopSignals:
 
 
 def end_within(seconds: float, code: int) -> None:
-    """End this process then at the latest: Python waits for ever for threads of the job's code that are no daemons."""
+    """End this process so long after its main thread at the latest: Python waits for ever for threads of the job's code
+    that are no daemons."""
 
     def end() -> None:
+        threading.main_thread().join()
+        threading.Event().wait(seconds)
         names = [item.name for item in threading.enumerate() if not (item.daemon or item is threading.main_thread())]
         os.write(2, f"warning: the process ends without its threads {', '.join(names)}\n".encode())
         os._exit(code)
 
-    late = threading.Timer(seconds, end)
-    late.daemon = True
-    late.start()
+    threading.Thread(target=end, daemon=True).start()

@@ -115,6 +115,7 @@ def test_a_run_under_nohup_outlives_its_terminal():
 
 def test_a_thread_of_a_jobs_code_does_not_hold_up_the_end_of_a_process():
     code = "import threading as t; from samzapy.runner.stopping import end_within; end_within(0.1, 7)"
-    code += "; t.Thread(target=t.Event().wait, name='poller').start()"
+    code += "; t.Event().wait(0.3); t.Thread(target=t.Event().wait, name='poller').start(); print('still here')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (7, "warning: the process ends without its threads poller\n")
+    assert (done.returncode, done.stdout) == (7, "still here\n")
+    assert done.stderr == "warning: the process ends without its threads poller\n"
