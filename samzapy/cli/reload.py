@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ class JobFiles:
 
     def __init__(self, job: Path) -> None:
         self._job = job
-        self._seen = self._times()
+        self._since_ns, self._seen = time.time_ns(), self._times()
         self._changed = threading.Event()
         #: The first file that has changed.
         self.changed: Path | None = None
@@ -43,8 +44,9 @@ class JobFiles:
     def _look(self) -> Path | None:
         now, folders = self._times(), {path.parent for path in self._seen}
         for path, time_ns in now.items():
-            # What has just been imported is not new.
-            if self._seen.setdefault(path, -1 if path.parent in folders else time_ns) != time_ns:
+            # What has just been imported is not new, unless it has changed since then.
+            is_new = path.parent in folders or time_ns > self._since_ns
+            if self._seen.setdefault(path, -1 if is_new else time_ns) != time_ns:
                 return path
         return None
 
