@@ -157,5 +157,6 @@ def test_what_is_killed_leaves_a_job_that_starts_and_is_exact(killed, tmp_path, 
         assert code == 0, (pauses, said)
     job.finish(REPLAY)
     job.finish(("store", "count", "job.properties", "counts"))
-    assert len(job.left_behind()) <= (COPY in commands) * 2 * ROUNDS, "folders of killed tools"
+    # A kill during the milliseconds of an opening leaves its folder of links.
+    assert len(job.left_behind()) <= faults // 4 + (COPY in commands) * 2 * ROUNDS, "folders of killed tools"
     outcome(f"SIGKILL at random: {killed}", faults=faults, **job.measured())
