@@ -91,7 +91,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     _samzapy("samzapy, typed", "TypedKeyedCount", "TypedPassThrough", _TYPES, _CLASS),
     _samzapy("samzapy, typed batch", "TypedKeyedCountBatch", "TypedPassThroughBatch", _TYPES, _BATCHES),
-    _pipeline("samzapy, pipeline", {}, "RocksDB and changelog, keys through a stream; a class of its own for events"),
+    _pipeline("samzapy, pipeline", {}, "RocksDB and changelog, totals through a stream; a class of its own for events"),
     _pipeline("samzapy, pipeline, exactly-once", {"task.guarantee": "exactly-once"}, "the same in transactions"),
     Peer(
         "Kafka Streams",
