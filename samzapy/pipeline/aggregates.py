@@ -228,37 +228,38 @@ class Aggregate(Folding):
         add_all = self._merge_all if self.takes_totals else fold.add_all
 
         def receive(batch: Batch) -> None:
-            groups = _by_key(batch)
+            places = dict(zip(batch.keys, range(len(batch)), strict=True))
+            groups = _by_key(batch, places)
             held = store.get_all(groups)
             totals = {
                 key: add_all(fold.init() if held[key] is None else held[key], values) for key, values in groups.items()
             }
             store.put_all(totals)
             if not self.is_last:
-                emit(_last_of_keys(batch, {key: fold.result(total) for key, total in totals.items()}))
+                emit(_with_results(batch, places, {key: fold.result(total) for key, total in totals.items()}))
 
         return [receive]
 
     def combined(self, batch: Batch) -> Batch:
         """The total of each key's messages, as bytes that are no JSON."""
-        fold = self.fold
+        fold, places = self.fold, dict(zip(batch.keys, range(len(batch)), strict=True))
         if type(fold) is folds.Count:
-            return _last_of_keys(batch, {key: b"+%d" % count for key, count in Counter(batch.keys).items()})
-        parts = {key: fold.add_all(fold.init(), values) for key, values in _by_key(batch).items()}
-        return _last_of_keys(batch, {key: TOTAL + JsonSerde.to_bytes(part) for key, part in parts.items()})
+            parts: Mapping[Any, Any] = Counter(batch.keys)
+        else:
+            parts = {key: fold.add_all(fold.init(), values) for key, values in _by_key(batch, places).items()}
+        return _with_results(batch, places, {key: TOTAL + JsonSerde.to_bytes(part) for key, part in parts.items()})
 
     def _merge_all(self, accumulated: Any, totals: Sequence[bytes]) -> Any:
         return reduce(self.fold.merge, [JsonSerde.from_bytes(total[1:]) for total in totals], accumulated)
 
 
-def _by_key(batch: Batch) -> Mapping[Any, Sequence[Any]]:
-    if len(set(batch.keys)) == len(batch):
+def _by_key(batch: Batch, places: Mapping[Any, int]) -> Mapping[Any, Sequence[Any]]:
+    if len(places) == len(batch):
         return dict(zip(batch.keys, zip(batch.messages), strict=True))
     return grouped(zip(batch.keys, batch.messages, strict=True))
 
 
-def _last_of_keys(batch: Batch, results: Mapping[Any, Any]) -> Batch:
-    """The last message of each key, with the key's result."""
-    places = sorted(dict(zip(batch.keys, range(len(batch)), strict=True)).values())
-    last = picked(batch, places)
+def _with_results(batch: Batch, places: Mapping[Any, int], results: Mapping[Any, Any]) -> Batch:
+    """The last message of each key, at these places, with the key's result."""
+    last = picked(batch, sorted(places.values()))
     return with_columns(last, messages=[results[key] for key in last.keys])
