@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from benchmarks.growth.tasks import BYTES_KEY, STORES_KEY
 from benchmarks.kafka import NEVER_CLEANED
-from benchmarks.workloads.base import ROOT, Comparison, Workload
+from benchmarks.workloads.base import Comparison, Workload
 from benchmarks.workloads.recovery import RestoreLarge
 from samzapy.bench.events import BATCH, Events
-from samzapy.bench.measuring import LOCAL, Measurement, Program, measure
+from samzapy.bench.measuring import LOCAL, Measurement
 
 _TASKS = "benchmarks.growth.tasks"
 _COUNT = "keyed-count"
@@ -114,9 +112,7 @@ class ColdKeysAlone(Curve):
 
     def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
         folder = self._kafka.folder / self._kafka.unique("rocksdb")
-        command = ["-m", "benchmarks.bare.rocksdb_counts", "--folder", str(folder), "--keys", point]
-        command += ["--events", str(self._events)]
-        return measure(command, program=Program(Path(sys.executable), ROOT)), ()
+        return self._alone("rocksdb_counts", folder=folder, keys=point, events=self._events), ()
 
 
 class Values(Curve):

@@ -64,7 +64,11 @@ class Workload(ABC):
         return not variant.startswith(BARE)
 
     def _loop(self, module: str, **options: str | int | Path) -> Measurement:
-        command = ["-m", f"benchmarks.bare.{module}", "--bootstrap", self._kafka.bootstrap]
+        return self._alone(module, bootstrap=self._kafka.bootstrap, **options)
+
+    def _alone(self, module: str, **options: str | int | Path) -> Measurement:
+        """One run of a loop that needs no Kafka."""
+        command = ["-m", f"benchmarks.bare.{module}"]
         command += [part for name, value in options.items() for part in (f"--{name}", str(value))]
         return measure(command, program=Program(Path(sys.executable), ROOT))
 
