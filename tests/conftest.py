@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from samzapy.admin import user_code
-from samzapy.api.system import SystemAdmin, SystemSettings
+from samzapy.api.system import StreamSpec, SystemAdmin, SystemSettings
 from samzapy.container.supervision.outage import OUTAGES
 from samzapy.devkafka import DevBroker
 from samzapy.errors import EnvironmentFailure
@@ -127,3 +127,15 @@ def unique_topic(request: pytest.FixtureRequest) -> Callable[..., str]:
         return f"{request.node.originalname or 'test'}-{what}-{next(_topics)}"[-200:]
 
     return name
+
+
+@pytest.fixture
+def topic(kafka_admin: SystemAdmin, unique_topic: Callable[..., str]) -> Callable[..., str]:
+    """`topic(partitions)` creates a topic on the run's broker."""
+
+    def create(partitions: int = 1) -> str:
+        name = unique_topic()
+        kafka_admin.create(StreamSpec(name, partitions))
+        return name
+
+    return create

@@ -39,16 +39,6 @@ def reader(kafka_settings, clients, monkeypatch):
 
 
 @pytest.fixture
-def topic(kafka_admin, unique_topic):
-    def made(partitions=1):
-        name = unique_topic()
-        kafka_admin.create(StreamSpec(name, partitions))
-        return name
-
-    return made
-
-
-@pytest.fixture
 def producer(kafka_settings, clients):
     return clients(KafkaSystemFactory().producer(kafka_settings, "test"))
 

@@ -103,16 +103,6 @@ def test_no_record_of_a_recreated_topic_is_returned(reader, fill, anew, kafka_ad
         consumer.poll(0, 10)
 
 
-@pytest.fixture
-def topic(kafka_admin, unique_topic):
-    def made():
-        name = unique_topic()
-        kafka_admin.create(StreamSpec(name, 1))
-        return name
-
-    return made
-
-
 class LosingBroker:
     """A broker whose logs lose their last records, as those of a replica that was behind and became the leader."""
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, change_columns
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, change_columns
 from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition, UnknownStream
 from samzapy.system.kafka import KafkaSystemFactory, client, queue
 
@@ -31,16 +31,6 @@ def writer(kafka_settings, clients, monkeypatch):
         named = {name.replace("_", "."): value for name, value in properties.items()}
         settings = replace(kafka_settings, producer={**kafka_settings.producer, **kafka_settings.consumer, **named})
         return clients(KafkaSystemFactory().producer(settings, "test", transactional_id))
-
-    return made
-
-
-@pytest.fixture
-def topic(kafka_admin, unique_topic):
-    def made(partitions=1):
-        name = unique_topic()
-        kafka_admin.create(StreamSpec(name, partitions))
-        return name
 
     return made
 

@@ -117,9 +117,8 @@ READERS = [
 def test_contents_that_nobody_reads_behind_a_repartition_stay_behind(read, sent):
     pipeline = Pipeline("views")
     read(pipeline.stream("shop.in").key_by(lambda view: view["page"]).through())
-    with PipelineDriver(
-        pipeline, {"systems.shop.streams.views-by-page.samza.msg.serde": "json"}, partitions=2
-    ) as driver:
+    keys = {"systems.shop.streams.views-by-page.samza.msg.serde": "json"}
+    with PipelineDriver(pipeline, keys, partitions=2) as driver:
         driver.send("in", {"page": "a"}, timestamp=START)
         assert driver.outputs("views-by-page").messages == [sent]
 
