@@ -35,7 +35,7 @@ from functools import partial
 
 from samzapy import errors
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.task import AsyncStreamTask
+from samzapy.api.task import AsyncStreamTask, CoroutineTask
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.error_policy import Stage
@@ -260,9 +260,9 @@ def build_container(
         len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, state)))
     )
     metrics.watch("container", ProcessUsage())
-    is_async = issubclass(task_class, AsyncStreamTask)
-    times = None if is_async else metrics.histogram("process", "seconds", SECONDS)
-    metrics.watch(RECENT, recent(metrics, times, clock))
+    is_async = issubclass(task_class, (AsyncStreamTask, CoroutineTask))
+    slots = config.task.asynchronous.max_concurrency * len(model.tasks) if is_async else 1
+    metrics.watch(RECENT, recent(metrics, metrics.histogram("process", "seconds", SECONDS), clock, slots))
 
     def build() -> Container:
         metrics.counter("container", "starts").inc()

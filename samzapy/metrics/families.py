@@ -94,7 +94,7 @@ _OF_PIPELINE = counter("pipeline_step_seconds", "Time in a step of a pipeline, w
 _PROCESS = Family(
     "container_process_seconds",
     Kind.HISTOGRAM,
-    "Time per message in process, of all tasks of the container; messages that ran together have their mean time.",
+    "Time per message in process, or in flight, of all tasks of the container; messages of one call have their mean.",
 )
 _BATCH = Family("container_batch_messages", Kind.HISTOGRAM, "Messages per batch, of all tasks of the container.")
 _RESTORED = Family("store_restore_seconds", Kind.HISTOGRAM, "Time that the restore of a task's store took.")
@@ -131,6 +131,7 @@ _GROUPS: Mapping[str, Mapping[str, Family | Named]] = {
     "deduplication": {"dropped": counter("duplicates_dropped", "Messages dropped as duplicates.")},
     "container": {
         "starts": counter("container_starts", "Starts in its process; all but the first resume from the last commit."),
+        "in-flight-s": gauge("container_in_flight_seconds", "Time that the asynchronous messages now in flight took."),
         "resident-bytes": gauge("container_resident_memory_bytes", "Resident memory of the container's process."),
         "cpu-s": counter("container_cpu_seconds", "CPU time of the container's process, user and system."),
         "threads": gauge("container_threads", "Threads of the container's process."),

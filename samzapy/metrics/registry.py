@@ -180,10 +180,11 @@ def numbers_of(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str
     return {of: {name: metrics[of][name] for group, name in found if group == of} for of, _ in found}
 
 
-def recent(metrics: MetricsRegistry, times: Histogram | None, clock: Clock) -> Source:
+def recent(metrics: MetricsRegistry, times: Histogram, clock: Clock, slots: int = 1) -> Source:
     """The numbers of `RECENT`: where the last `RECENT_S` seconds went. The mean seconds of the steps of a commit; by
     `times`, those of messages in `process`, percentiles as bounds of buckets, and `busy`, the share of time in
-    `process` and commits. What is not known is absent."""
+    `process` and commits, where `slots` messages may be in `process` at once. What is not known is absent."""
+    in_flight = metrics.gauge("container", "in-flight-s")  # back to 0 in a new attempt
 
     def spans() -> Iterator[Mapping[str, float]]:
         at, spent, counts, result = clock.monotonic(), 0.0, [0], dict[str, float]()
@@ -196,14 +197,12 @@ def recent(metrics: MetricsRegistry, times: Histogram | None, clock: Clock) -> S
             before, steps = steps, {step: (timer.count, timer.total) for step, timer in timers.items()}
             grown = {step: (count - before[step][0], sum_ - before[step][1]) for step, (count, sum_) in steps.items()}
             result = {step: sum_ / count for step, (count, sum_) in grown.items() if count}
-            if times is not None:
-                old, counts = counts, list(times.counts)
-                below = list(accumulate(new - then for new, then in zip_longest(counts, old, fillvalue=0)))
-                for name, part in PERCENTILES.items() if below[-1] else ():
-                    result[name] = times.bounds[min(bisect_left(below, part * below[-1]), len(times.bounds) - 1)]
-                spent, then = times.total + sum(sum_ for _, sum_ in steps.values()), spent
-                result["busy"] = min(1.0, (spent - then) / (now - at))
-            at = now
+            old, counts = counts, list(times.counts)
+            below = list(accumulate(new - then for new, then in zip_longest(counts, old, fillvalue=0)))
+            for name, part in PERCENTILES.items() if below[-1] else ():
+                result[name] = times.bounds[min(bisect_left(below, part * below[-1]), len(times.bounds) - 1)]
+            spent, then = (times.total + in_flight.value) / slots + sum(sum_ for _, sum_ in steps.values()), spent
+            result["busy"], at = min(1.0, max(0.0, spent - then) / (now - at)), now
 
     return spans().__next__
 

@@ -20,6 +20,7 @@ from samzapy.container.outputs.output_ids import OutputIds
 from samzapy.container.run_loop import Quiet
 from samzapy.container.tasks.asynchronous import AsyncMessages
 from samzapy.container.tasks.in_flight import EventLoop
+from samzapy.container.tasks.synchronous import SECONDS
 from samzapy.container.tasks.task_instance import TaskInstance, TaskStart, UserSide
 from samzapy.errors import SerdeError
 from samzapy.metrics import Registry
@@ -96,6 +97,7 @@ class AsyncMachine:
             UndoJournal(),
             EVENTS,
             AsyncConfig(concurrency, key_order=key_order),
+            metrics.histogram("process", "seconds", SECONDS),
             ids=OutputIds(("job", "1"), "Partition 0", (), str) if ids else None,
             most_held_bytes=MOST_HELD,
         )
@@ -149,7 +151,7 @@ class AsyncMachine:
 
     def start(self, random):
         self.clock.advance(random.choice([0.0, 0.5, 1.0, 2.0]))
-        self.messages.start(self.clock.monotonic())
+        self.messages.start()
 
     def complete(self, random):
         if flying := self.flying():
@@ -183,7 +185,7 @@ class AsyncMachine:
         """Everything that was accepted comes to its end, however much was held before."""
         for _ in range(10 * len(self.all()) + 10):
             self.clock.advance(2.0)
-            self.messages.start(self.clock.monotonic())
+            self.messages.start()
             for message in self.flying():
                 self.end(message, failed=False)
         positions = {ssp: len(messages) for ssp, messages in self.known.items()}

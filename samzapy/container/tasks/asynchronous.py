@@ -7,12 +7,13 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 
+from samzapy.api.context import Gauge, Histogram
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
-from samzapy.config.task import AsyncConfig
+from samzapy.config.task import AsyncConfig, TaskConfig
 from samzapy.container.errors.recovery import TolerantCollector, UndoJournal, is_about_its_message
 from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.decode import Undecodable
@@ -60,17 +61,20 @@ class AsyncMessages:
         journal: UndoJournal,
         events: EventLoop,
         config: AsyncConfig,
+        seconds: Histogram,
         *,
         ids: OutputIds | None = None,
         most_held_bytes: int = MOST_HELD_BYTES,
     ) -> None:
-        """`collector` is the task's, `journal` its stores'. With `ids` outputs carry the id of their input; while as
-        many bytes of them are held, no new message starts."""
+        """`collector` is the task's, `journal` its stores'. `seconds` gets the time from the start of each message to
+        its end. With `ids` outputs carry the id of their input; while as many bytes of them are held, no new message
+        starts."""
         self.task = task
         self._journal = journal
         self._events = events
         self._config = config
         self._recovery = collector.recovery
+        self._now, self._seconds, self._started_sum = collector.recovery.clock.monotonic, seconds, 0.0
         self._collector = collector
         self._identifying = None if ids is None else OutputIdCollector(collector, ids)
         self._order = OutputOrder(collector, in_order=ids is not None, most_held_bytes=most_held_bytes)
@@ -83,6 +87,10 @@ class AsyncMessages:
     @property
     def in_flight(self) -> int:
         return len(self._in_flight)
+
+    def in_flight_s(self, now: float) -> float:
+        """The seconds that the messages in flight have taken so far, all together."""
+        return now * len(self._in_flight) - self._started_sum
 
     @property
     def unsettled(self) -> bool:
@@ -102,12 +110,9 @@ class AsyncMessages:
 
     @property
     def holds_up_stop(self) -> bool:
-        """Whether a stop must wait for some message.
-
-        The stop leaves a message that waits for its repetition to the next start, since no commit covers it. It waits
-        for the message if later ones of the partition are done, unless `task.async.commit` leaves these out of the
-        commit.
-        """
+        """Whether a stop must wait for some message: one in flight, or one that waits for its repetition if later ones
+        of the partition are done and `task.async.commit` does not leave them out of the commit. It leaves any other
+        repetition to the next start."""
         if self._in_flight:
             return True
         left = self._config.commit_in_flight and self.waiting.repeating > 0
@@ -135,7 +140,7 @@ class AsyncMessages:
             self._prefixes[ssp] = ContiguousPrefix(self.task.offsets[ssp])
         return self._prefixes[ssp]
 
-    def start(self, now: float, *, only_overtaken: bool = False) -> None:
+    def start(self, *, only_overtaken: bool = False) -> None:
         """Start messages while there is room; with `only_overtaken`, only messages that a commit waits for."""
         until = self._events.time()
         for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
@@ -145,7 +150,7 @@ class AsyncMessages:
             work = repeated or self._next(only_overtaken)
             if work is None:
                 return
-            self._begin(work, now)
+            self._begin(work)
 
     def _next(self, only_overtaken: bool) -> Work | None:
         """The message to start, None if there is no room. A message that waits for its repetition takes up room. What
@@ -182,9 +187,10 @@ class AsyncMessages:
         self._events.cancel([item.coroutine for item in self._in_flight.values() if item.coroutine is not None])
         self._in_flight.clear()
 
-    def _begin(self, work: Work, now: float) -> None:
+    def _begin(self, work: Work) -> None:
         self.task.touched = True
-        message = MessageInFlight(work, now, self._end)
+        message = MessageInFlight(work, self._now(), self._end)
+        self._started_sum += message.started_at
         self._in_flight[id(message)] = message
         self._journal.begin()
         task = self.task.task
@@ -226,6 +232,10 @@ class AsyncMessages:
             return
         message.ended = True
         del self._in_flight[id(message)]
+        took = self._now() - message.started_at
+        self._seconds.update(took)
+        self.task.seconds += took
+        self._started_sum -= message.started_at
         self._events.news()
         try:
             if failure is None and then is not None:
@@ -307,8 +317,6 @@ class AsynchronousExecutor(TaskExecutor):
        its offsets. After `commit_max_delay_ms` it is skipped, and the next one tries again. With `task.async.commit` it
        does not wait, and its offsets are the end of the contiguous prefix.
     3. A stop waits for the messages in flight, `shutdown_ms` at most. After that the attempt ends without a commit.
-    4. A stop leaves a message that waits for its repetition to the next start, as in a synchronous task. If later
-       messages of the partition are done, the stop waits for the repetition.
     """
 
     def __init__(
@@ -317,19 +325,18 @@ class AsynchronousExecutor(TaskExecutor):
         events: EventLoop,
         clock: Clock,
         should_stop: Callable[[], bool],
-        *,
-        shutdown_ms: int,
-        commit_max_delay_ms: int,
+        config: TaskConfig,
+        in_flight_s: Gauge,
     ) -> None:
         self._all = messages
         self._of = {item.task.name: item for item in messages}
         self._events = events
         self._clock = clock
         self._should_stop = should_stop
-        self._shutdown_ms = shutdown_ms
-        self._commit_max_delay_s = commit_max_delay_ms / 1000
+        self._shutdown_ms = config.shutdown_ms
+        self._commit_max_delay_s = config.asynchronous.commit_max_delay_ms / 1000
         self._full: set[str] = set()
-        self._busy = False
+        self._busy, self._in_flight_s = False, in_flight_s
 
     @property
     def load(self) -> Load:
@@ -379,9 +386,10 @@ class AsynchronousExecutor(TaskExecutor):
                 if not awaited:
                     break
             for item in going_on:
-                item.start(now, only_overtaken=True)
+                item.start(only_overtaken=True)
             for item in self._all:
                 item.check(now)
+            self._in_flight_s.set(sum(item.in_flight_s(now) for item in self._all))
             self._events.run(_SETTLE_S)
         for item in messages:
             item.check(self._clock.monotonic())
@@ -395,11 +403,12 @@ class AsynchronousExecutor(TaskExecutor):
         """Start and check messages, and wait a little for those in flight."""
         now = self._clock.monotonic()
         for item in self._all:
-            item.start(now)
+            item.start()
         for item in self._all:
             item.check(now)
             item.task.collector.hand_over()
             yield Step(item.task, moved=item.task.event_clock.done())
+        self._in_flight_s.set(sum(item.in_flight_s(self._clock.monotonic()) for item in self._all))
         # Before the wait: messages that end during it have outputs, which the next call hands over.
         self._busy = any(item.in_flight or item.waiting.ready or item.waiting.repeating for item in self._all)
         if any(item.unsettled for item in self._all):
@@ -415,9 +424,5 @@ class AsynchronousExecutor(TaskExecutor):
 
 
 def _in_flight(messages: Sequence[AsyncMessages]) -> str:
-    return ", ".join(f"{item.task.name} ({_count(item)})" for item in messages if item.unsettled)
-
-
-def _count(messages: AsyncMessages) -> str:
-    repeating = messages.waiting.repeating
-    return f"{messages.in_flight} and {repeating} to be tried again" if repeating else f"{messages.in_flight}"
+    counts = ((item, item.in_flight, item.waiting.repeating) for item in messages if item.unsettled)
+    return ", ".join(f"{item.task.name} ({n}{f' and {m} to be tried again' if m else ''})" for item, n, m in counts)

@@ -143,7 +143,8 @@ class TaskBuilder:
         user = UserSide(task, collector, seen, requests=requests, finish=self._events.finish, in_order=False)
         built = self._instance(name, user, stores, start, lease)
         config = self._config.task.asynchronous
-        self._messages.append(AsyncMessages(built, collector, journal, self._events, config, ids=ids))
+        seconds = self._metrics.histogram("process", "seconds", synchronous.SECONDS)
+        self._messages.append(AsyncMessages(built, collector, journal, self._events, config, seconds, ids=ids))
         return built
 
     def init(self, task: TaskInstance, epoch: int) -> None:
@@ -186,14 +187,8 @@ class TaskBuilder:
             return synchronous.BatchExecutor(self._processing, self._clock, self._metrics, task.batch)
         if not self._messages:
             return synchronous.SynchronousExecutor(self._processing, self._clock, self._metrics)
-        return AsynchronousExecutor(
-            self._messages,
-            self._events,
-            self._clock,
-            should_stop,
-            shutdown_ms=task.shutdown_ms,
-            commit_max_delay_ms=task.asynchronous.commit_max_delay_ms,
-        )
+        in_flight_s = self._metrics.gauge("container", "in-flight-s")
+        return AsynchronousExecutor(self._messages, self._events, self._clock, should_stop, task, in_flight_s)
 
     def close(self) -> None:
         if "_events" in vars(self):

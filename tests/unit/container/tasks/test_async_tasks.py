@@ -32,7 +32,7 @@ class GatedTask(CoroutineTask, InitableTask, ClosableTask, WindowableTask, EndOf
     async def init(self, context):
         await asyncio.sleep(0)
         self.name = context.task.task_name
-        self.counts = context.get_store("counts")
+        self.counts, self.metrics = context.get_store("counts"), context.container.metrics
         self.gates, self.flying = {}, 0
         self.calls.append(("init", self.name))
 
@@ -341,3 +341,21 @@ def test_a_message_that_never_ends_times_out_while_others_end(tmp_path, monkeypa
     with pytest.raises(TaskFailed, match=r"process of mem\.in\[0\]@1 was not completed within 1000 ms"):
         container.run()
     assert 40 <= len(job.ended()) <= 60
+
+
+def test_times_and_busy_share_count_messages_from_start_to_end(tmp_path, monkeypatch):
+    clock, seen = ManualClock(), []
+
+    def order(self, message, collector, coordinator):
+        seen.append(self.metrics.snapshot())
+        clock.advance(0.4)
+
+    monkeypatch.setattr(GatedTask, "order", order)
+    job = AsyncJob(tmp_path, 4, **{"task.async.key.order": "true"})
+    job.send({"id": 0, "wait": "a"})
+    job.send(*[{"id": i} for i in range(1, 27)], {"id": 27, "open": "a"}, key="one after another")
+    job.container(clock=clock)[0].run()
+    assert not seen[0]["recent"].keys() & {"busy", "p50", "p99"}, "it is not known yet"
+    # After ten seconds two of four are in flight, and the first one has not ended.
+    assert [seen[25]["recent"][name] for name in ("busy", "p50", "p99")] == pytest.approx([0.5] * 3)
+    assert seen[25]["container"]["in-flight-s"] == pytest.approx(10)
