@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from samzapy.admin.queries import JobQueries
-    from samzapy.api.batch import BatchTask, MessageBatch
     from samzapy.api.checkpoint import Checkpoint
     from samzapy.api.collector import (
         ControlMessage,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
         Watermark,
     )
     from samzapy.api.context import ContainerContext, Context, JobContext, MetricsRegistry, TaskContext
-    from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+    from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch, OutgoingMessageEnvelope
     from samzapy.api.event_time import TimerClock, Timers
     from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
     from samzapy.api.serde import Serde, SerdeFactory
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from samzapy.api.task import (
         AnyTask,
         AsyncStreamTask,
+        BatchTask,
         ClosableTask,
         CopartitionedTask,
         CoroutineTask,
@@ -155,7 +155,6 @@ _MODULES = (
     "samzapy.api.collector",
     "samzapy.api.context",
     "samzapy.api.kv",
-    "samzapy.api.batch",
     "samzapy.api.checkpoint",
     "samzapy.api.event_time",
     "samzapy.api.serde",

@@ -47,7 +47,7 @@ def manual_clock() -> Any:
 @pytest.fixture
 def memory_cluster() -> Iterator[Any]:
     """A new `MemoryCluster` for the test."""
-    from samzapy.system.memory import MemoryCluster
+    from samzapy.system.local.factory import MemoryCluster
 
     cluster = MemoryCluster.named(f"pytest-{uuid4()}")
     yield cluster

@@ -36,7 +36,7 @@ from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig
 from samzapy.container.outputs.producers import StateTransactions, transactional_id
 from samzapy.container.supervision.job_records import Ownership, open_job
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, RestoreError
 from samzapy.job.planner import JobModel

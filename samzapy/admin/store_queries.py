@@ -30,7 +30,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.supervision.logs import log_folder, newest_lines
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import load_task_class
 from samzapy.coordinator.clocks import as_text as as_time
 from samzapy.coordinator.views import HOW, LONGEST, MOST_READ, MOST_RECORDS, Inspector
 from samzapy.coordinator.views import Record as Shown

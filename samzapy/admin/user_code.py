@@ -18,7 +18,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
 from samzapy.container.outputs.producers import StateTransactions, state_transactions
 from samzapy.container.side_inputs import load_processors
-from samzapy.container.tasks.task_class import check_timers, load_task_class
+from samzapy.container.tasks.task_builder import check_timers, load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, noted, raise_if_any
 from samzapy.plugins import import_also_from
 from samzapy.serializers import StreamSerdes, serde_registry, task_serdes

@@ -1,5 +1,5 @@
-"""The interfaces that a user implements: one of `StreamTask`, `AsyncStreamTask`, `CoroutineTask` and `BatchTask` (in
-`samzapy.api.batch`), and any of the others, each of which adds one ability.
+"""The interfaces that a user implements: one of `StreamTask`, `AsyncStreamTask`, `CoroutineTask` and `BatchTask`, and
+any of the others, each of which adds one ability.
 
 A class has an ability if it defines the method, whether or not it names the interface as a base. The interface is for
 the type checker, which then checks the method's parameters. A method of that name with other parameters is not an
@@ -12,10 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, Generic
 
-from samzapy.api.batch import BatchTask
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context, JobContext
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch
 from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream
 
@@ -82,6 +81,30 @@ class CoroutineTask(ABC, Generic[K, V]):
         self, envelope: IncomingMessageEnvelope[K, V], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
         """Process one message. An exception is the message's failure."""
+
+
+class BatchTask(ABC, Generic[K, V]):
+    """One task that processes the messages of its partitions in batches, in the order of each partition."""
+
+    @abstractmethod
+    def process_batch(
+        self, batch: MessageBatch[K, V], collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Process a batch of messages of one partition, never an empty one.
+
+        1. The batch holds the partition's messages of one poll, unless `task.batch.max.messages` or
+           `task.batch.max.wait.ms` is set. It ends early where an event timer is due. A timer that this call sets
+           fires after the batch. After a crash the same messages may come in other batches.
+        2. Its messages are done when this returns. Requests to the coordinator take effect then.
+        3. After an exception samzapy undoes the changes to stores, outputs and sinks. It processes each half of the
+           batch by a separate call, until the failing message stands alone. `task.error.process.policy` applies to
+           that message. All others are processed once. Under the policy `fail` the error names that message, and the
+           attempt ends without a commit. A value that was changed in place is undone only with
+           `stores.X.object.cache.mode=copy`, the default under other policies than `fail`.
+        4. With effectively-once each output must name its input: `send_batch(..., inputs=batch.offsets)`. The
+           outputs of an input must not depend on the ends of batches. With `task.batch.max.messages=1` the
+           input is known.
+        """
 
 
 #: The kinds of class for `task.class`.

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch, OutgoingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
-from samzapy.api.task import ClosableTask, InitableTask, StreamTask
+from samzapy.api.task import BatchTask, ClosableTask, InitableTask, StreamTask
 
 #: The key of the job file that names the marks' file; without it nothing is written.
 MARKS_KEY = "bench.marks"

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from samzapy.api.batch import BatchTask
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemFactory, SystemSettings
 from samzapy.api.task import (
+    BatchTask,
     DrainListenerTask,
     EndOfStreamListenerTask,
     TimerTask,

@@ -28,8 +28,7 @@ from samzapy.config.reading.classes import SYSTEMS
 from samzapy.config.reading.keys import Reader, split_list
 from samzapy.config.reading.properties import Masked, References
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.changelogs import check_sourced, parse_source
-from samzapy.config.stores.store import parse_stores
+from samzapy.config.stores.store import check_sourced, parse_source, parse_stores
 from samzapy.config.streams.serdes import check_serde, parse_serdes, with_schema_files
 from samzapy.config.streams.stream import (
     EVERY,

@@ -33,7 +33,7 @@ from samzapy.job.lease import ContainerLease
 from samzapy.job.planner import ContainerModel, TaskModel
 from samzapy.serializers import StreamSerdes
 from samzapy.storage.opening import StoreOpener, StoreOwner
-from samzapy.storage.task_stores import TaskStores
+from samzapy.storage.store import TaskStores
 from samzapy.system.clients import SystemClients
 
 #: The bounds of the buckets for the time that the restore of a store took, in seconds.

@@ -38,7 +38,7 @@ from samzapy.failpoints import reach
 from samzapy.job.lease import NO_FACTS, ContainerLease, ContainerReport
 from samzapy.queries.committed import CommittedStores, published_stores
 from samzapy.storage.changelog.restore import RestoreStopped
-from samzapy.storage.task_stores import TaskStores
+from samzapy.storage.store import TaskStores
 
 logger = logging.getLogger(__name__)
 

@@ -53,8 +53,7 @@ from samzapy.container.supervision.outage import Outage
 from samzapy.container.supervision.watch import OWN_PROCESS, ContainerProcess, ContainerWatch, Reporting, ignore_stall
 from samzapy.container.supervision.worker_process import ProcessUsage, provide_descriptors
 from samzapy.container.tasks.synchronous import SECONDS
-from samzapy.container.tasks.task_builder import Plugins
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import Plugins, load_task_class
 from samzapy.failpoints import arm_from_environment
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.job.planner import ContainerModel

@@ -30,8 +30,7 @@ from samzapy.plugins import PluginError, load_class
 from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult, RestoreStopped, ShouldStop
 from samzapy.storage.changelog.topic import read_anew
 from samzapy.storage.kv.codec import NO_PAIRS
-from samzapy.storage.store import Store
-from samzapy.storage.task_stores import TaskStores
+from samzapy.storage.store import Store, TaskStores
 
 #: Milliseconds between two polls of the streams, and the most records of a poll, so that the tasks get their turn.
 POLL_MS = 10

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from samzapy.clock import Clock
+from samzapy.clock import Clock, Watermarks
 from samzapy.job.lease import TaskProgress
-from samzapy.watermarks import Watermarks
 
 logger = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from samzapy.serializers import encode_failure, serde_registry
 from samzapy.storage.inspection import Selection, store_of
 from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.storage.spec import store_specs
+from samzapy.system.base import partition_of
 from samzapy.system.clients import job_clients
-from samzapy.system.producing import partition_of
 
 _SAY_WHERE = "say where each row belongs (place_by)"
 

@@ -7,8 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from samzapy.api.batch import MessageBatch
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch
 
 Messages = Sequence[IncomingMessageEnvelope]
 

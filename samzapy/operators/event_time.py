@@ -26,12 +26,12 @@ from samzapy.api.context import Context, Counter
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import IdleRule, TimeBound, Watermarks
 from samzapy.config.job import JobClockConfig
 from samzapy.config.reading.keys import Reader, in_ms
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams.serdes import parse_serdes, serde_identity
 from samzapy.errors import ConfigProblem, raise_if_any
-from samzapy.watermarks import IdleRule, TimeBound, Watermarks
 
 #: Milliseconds, or a number with a unit: `250ms`, `10s`, `5m`, `1h`, `1d`.
 Duration = int | str

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from samzapy.api.batch import MessageBatch
+from samzapy.api.envelope import MessageBatch
 from samzapy.api.task import takes
 from samzapy.serializers.typed import PlainForm, json_form
 

@@ -16,12 +16,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from samzapy.api.batch import BatchTask
 from samzapy.api.collector import EndOfStream, MessageCollector, TaskCoordinator, Watermark
 from samzapy.api.context import Context
 from samzapy.api.event_time import PartitionListenerTask
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.task import ClosableTask, CopartitionedTask, InitableTask, TimerTask, WindowableTask
+from samzapy.api.task import BatchTask, ClosableTask, CopartitionedTask, InitableTask, TimerTask, WindowableTask
 from samzapy.config.reading.keys import Reader
 from samzapy.config.task import TaskConfig
 from samzapy.errors import StoreError

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from samzapy.api.engine import StorageEngine
 from samzapy.errors import StoreError
 from samzapy.storage.local.marker import Marker
-from samzapy.storage.task_stores import TaskStores
+from samzapy.storage.store import TaskStores
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -18,9 +18,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from samzapy.api.batch import BatchTask
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.task import WindowableTask
+from samzapy.api.task import BatchTask, WindowableTask
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.error_policy import ErrorPolicy
 from samzapy.config.job import JobConfig
@@ -31,8 +30,7 @@ from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.lifecycle import Container
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.supervision.job_records import Ownership
-from samzapy.container.tasks.task_builder import Plugins
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import Plugins, load_task_class
 from samzapy.errors import EnvironmentFailure, SamzapyError, TaskFailed
 from samzapy.job.files import TemporaryFolder
 from samzapy.job.lease import UserFailure

@@ -14,19 +14,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from samzapy.admin.job_check import input_partitions, streams_of
-from samzapy.api.batch import BatchTask
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
-from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, TimerTask, WindowableTask
+from samzapy.api.task import AnyTask, AsyncStreamTask, BatchTask, CoroutineTask, TimerTask, WindowableTask
 from samzapy.checkpoint.records import read_changelog_partitions
 from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.task import Guarantee
 from samzapy.container.supervision.job_records import open_job
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange, UnknownStream, raise_if_any
 from samzapy.job.planner import JobModel, TaskModel, follow_growth, from_json, keeps_state, plan
 from samzapy.replay.history import FROM_EMPTY, Commit, History, Place, committed_range, history_of, state_wanted

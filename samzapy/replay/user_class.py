@@ -10,9 +10,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from samzapy.api.batch import BatchTask
 from samzapy.api.context import Context
-from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, InitableTask, TaskCallback
+from samzapy.api.task import AnyTask, AsyncStreamTask, BatchTask, CoroutineTask, InitableTask, TaskCallback
 from samzapy.container.errors.user_failures import one_line, user_line, whole_traceback
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.job.lease import UserFailure

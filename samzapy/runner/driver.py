@@ -38,7 +38,7 @@ from samzapy.config.job import JobConfig
 from samzapy.container.supervision import outage
 from samzapy.container.supervision.job_records import JobRecords, Ownership
 from samzapy.container.supervision.logs import record_of
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import load_task_class
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.overview.history import FINE_S
 from samzapy.coordinator.wire import JobSpec

@@ -28,7 +28,7 @@ from samzapy.config.streams.systems import LOG, new_stream
 from samzapy.config.task import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout, transactional_id, weakened_state
 from samzapy.container.supervision.job_records import HandoverRequest, open_job, this_run
-from samzapy.container.tasks.task_class import never_called
+from samzapy.container.tasks.task_builder import never_called
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import JobTakenOver
 from samzapy.failpoints import arm_from_environment, reach

@@ -18,11 +18,10 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
-from samzapy.api.batch import BatchTask, MessageBatch
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch
 from samzapy.api.serde import Serde, SerdeFactory, hinted, serde_at
 from samzapy.api.stream import SystemStream
-from samzapy.api.task import AsyncStreamTask, CoroutineTask, StreamTask
+from samzapy.api.task import AsyncStreamTask, BatchTask, CoroutineTask, StreamTask
 from samzapy.arrow.annotations import plain_annotation, substituted
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import SERDES

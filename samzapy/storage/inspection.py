@@ -30,9 +30,8 @@ from samzapy.plugins import load_class
 from samzapy.storage.changelog.restore import ProgressCallback, StoreRestore, run_restores
 from samzapy.storage.changelog.topic import Tail, usable
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
-from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
-from samzapy.storage.local.directory import lies_beside, store_directory, wipe
-from samzapy.storage.local.files import is_empty
+from samzapy.storage.kv.uncommitted import InMemoryStorageEngineFactory
+from samzapy.storage.local.directory import is_empty, lies_beside, store_directory, wipe
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.spec import StoreSpec, store_specs
 

@@ -20,7 +20,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
-from samzapy.config.stores.changelogs import StoreSource
+from samzapy.config.stores.store import StoreSource
 from samzapy.errors import ForeignRecords, StateLost
 from samzapy.storage.backup.snapshot import open_backup, snapshot_reader
 from samzapy.storage.changelog.restore import ProgressCallback, ShouldStop, run_restores
@@ -35,14 +35,12 @@ from samzapy.storage.changelog.topic import (
     first_records,
     max_record_bytes,
 )
-from samzapy.storage.kv.cache_budget import CacheBudget
+from samzapy.storage.kv.entries import CacheBudget
 from samzapy.storage.kv.stack import build_stack
-from samzapy.storage.local.directory import store_directory
-from samzapy.storage.local.files import LocalFiles, OpenedFiles, check_sample
+from samzapy.storage.local.directory import LocalFiles, OpenedFiles, check_sample, store_directory
 from samzapy.storage.local.marker import Acceptance, SideInputPlan, StoreIdentity
 from samzapy.storage.spec import StoreSpec
-from samzapy.storage.store import Store
-from samzapy.storage.task_stores import TaskStores
+from samzapy.storage.store import Store, TaskStores
 
 #: Stores are opened in parallel, since an open waits for the disk a dozen times.
 _MOST_OPENED_AT_ONCE = 8

@@ -20,8 +20,7 @@ from samzapy.container.outputs.producers import state_transactions
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.tasks.in_flight import EventLoop
-from samzapy.container.tasks.task_builder import Plugins
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import Plugins, load_task_class
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import UnknownStream
 from samzapy.failpoints import FailPointReached
@@ -33,9 +32,9 @@ from samzapy.serializers import task_serdes
 from samzapy.storage.spec import store_specs
 from samzapy.system.clients import job_clients
 from samzapy.system.local.database import Database
+from samzapy.system.local.factory import MemoryLog, MemorySystemFactory
 from samzapy.system.local.producer import Batches, LogProducer
 from samzapy.system.local.streams import Topic
-from samzapy.system.memory import MemoryLog, MemorySystemFactory
 from samzapy.testing.store import put_back, take_image
 
 #: The value of `systems.NAME.samza.factory` in a tested job.

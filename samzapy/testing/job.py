@@ -26,15 +26,14 @@ from samzapy.config.reading import properties as job_files
 from samzapy.config.reading.keys import is_name, split_list
 from samzapy.config.stores import StoreConfig
 from samzapy.container.inputs.decode import Decoder
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError, raise_if_any
 from samzapy.plugins import path_of
 from samzapy.serializers import StreamSerdes, TypedSerde, serde_registry, task_serdes
 from samzapy.storage.inspection import store_of
 from samzapy.storage.spec import store_specs
-from samzapy.system.local.factory import LogAdmin
-from samzapy.system.memory import MemoryCluster, MemorySystemFactory
-from samzapy.system.producing import partition_of
+from samzapy.system.base import partition_of
+from samzapy.system.local.factory import LogAdmin, MemoryCluster, MemorySystemFactory
 from samzapy.testing.attempt import FACTORY
 
 _MAX_AHEAD = "task.event.time.max.ahead.ms"
@@ -70,8 +69,11 @@ class Streams:
         """`clock` dates the records of all clients. Raises ConfigError for a task class, or a class of messages, that
         cannot be used."""
         self._job = job
+        #: Every stream that the job reads.
+        self.inputs = job.task.all_inputs | job.sources
         self._serdes = task_serdes(job)
         # Made once a stream: to inspect a class of messages takes a third of a millisecond.
+        self._config_of = cache(job.stream)
         self._stream_serdes = cache(StreamSerdes(job, self._serdes, load_task_class(job.task.task_class)))
         self._plain = serde_registry(job)
         self._clusters = {
@@ -95,11 +97,6 @@ class Streams:
         for stream, count in requested.items():
             if stream.system in self._clusters:
                 self._admin(stream.system).create(StreamSpec(stream.stream, count))
-
-    @property
-    def inputs(self) -> frozenset[SystemStream]:
-        """Every stream that the job reads."""
-        return self._job.task.all_inputs | self._job.sources
 
     def input(self, name: str) -> SystemStream:
         """The input called `name`: `in`, `system.in`, or its id. Raises ConfigError if the job reads no such stream."""
@@ -140,7 +137,7 @@ class Streams:
         Raises SerdeError for values that the stream's serdes do not take, UnknownPartition.
         """
         keys, messages = self._stream_serdes(stream)
-        config = self._job.stream(stream)
+        config = self._config_of(stream)
         key_bytes = _encode(self._of_writer(keys, config.key_serde, key), key, stream, "key")
         value = _encode(self._of_writer(messages, config.msg_serde, message), message, stream, "message")
         if partition is None:

@@ -26,10 +26,9 @@ from samzapy.storage.inspection import store_of
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import StoreOpener, StoreOwner
 from samzapy.storage.spec import store_specs
-from samzapy.storage.task_stores import TaskStores
+from samzapy.storage.store import TaskStores
 from samzapy.system.clients import system_factory
-from samzapy.system.local.factory import LogAdmin
-from samzapy.system.memory import MemorySystemFactory
+from samzapy.system.local.factory import LogAdmin, MemorySystemFactory
 
 _TASK = "Partition 0"
 _CHANGELOGS, _CLIENT = "changelogs", "open-store"

@@ -17,13 +17,12 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch, OutgoingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
-from samzapy.api.task import InitableTask, StreamTask
+from samzapy.api.task import BatchTask, InitableTask, StreamTask
 from samzapy.pipeline import Handle, Pipeline
 from samzapy.pipeline.task import PipelineTask
 

@@ -55,7 +55,7 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
             (
                 "",
                 (
-                    "from samzapy.system.memory import MemorySystemFactory\n\n\n"
+                    "from samzapy.system.local.factory import MemorySystemFactory\n\n\n"
                     "class ToySystemFactory(MemorySystemFactory):\n"
                     '    """As memory."""\n'
                 ),

@@ -3,12 +3,12 @@
 import pytest
 
 from samzapy.api.system import SystemSettings
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 
 
 def memory_settings(request):
     request.addfinalizer(MemoryCluster.reset_all)
-    return SystemSettings("memory", "samzapy.system.memory:MemorySystemFactory")
+    return SystemSettings("memory", "samzapy.system.local.factory:MemorySystemFactory")
 
 
 def local_log(request):

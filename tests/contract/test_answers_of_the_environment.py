@@ -46,7 +46,9 @@ def local_reads(path, most_bytes):
 
 
 def memory_reads(path, most_bytes):
-    settings = SystemSettings("s", "samzapy.system.memory:MemorySystemFactory", properties={"cluster": str(path)})
+    settings = SystemSettings(
+        "s", "samzapy.system.local.factory:MemorySystemFactory", properties={"cluster": str(path)}
+    )
     return reads_of(settings, most_bytes)
 
 
@@ -169,7 +171,9 @@ class Filler(SideInputRestore):
 
 
 def test_a_store_that_is_behind_is_not_as_of_now(tmp_path):
-    settings = SystemSettings("s", "samzapy.system.memory:MemorySystemFactory", properties={"cluster": str(tmp_path)})
+    settings = SystemSettings(
+        "s", "samzapy.system.local.factory:MemorySystemFactory", properties={"cluster": str(tmp_path)}
+    )
     factory, ssp = system_factory(settings), Ssp("s", "side", 0)
     factory.admin(settings, "c").create(StreamSpec("side", 1))
     producer = factory.producer(settings, "c")

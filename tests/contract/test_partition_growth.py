@@ -15,7 +15,7 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.producing import partition_of
+from samzapy.system.base import partition_of
 
 KEYS = [f"k{number}".encode() for number in range(40)]
 

@@ -10,8 +10,8 @@ import msgspec
 import pydantic
 
 from samzapy import IncomingMessageEnvelope, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
-from samzapy.api.batch import BatchTask, MessageBatch
-from samzapy.api.task import AsyncStreamTask, CoroutineTask
+from samzapy.api.envelope import MessageBatch
+from samzapy.api.task import AsyncStreamTask, BatchTask, CoroutineTask
 
 OUT = SystemStream("kafka", "out")
 V = TypeVar("V")

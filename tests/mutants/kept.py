@@ -15,7 +15,7 @@ _TRANSACTIONS = "tests/contract/system/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
 _LOCAL = "tests/unit/system/test_logs.py"
 _COPIES = "tests/unit/dataframe/test_store_copies.py"
-_MARKS = "tests/unit/watermarks/test_watermarks.py"
+_MARKS = "tests/unit/clock/test_watermarks.py"
 _OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
 _POLICIES = "tests/unit/container/errors/test_error_policies.py"
 _BATCHES = "tests/unit/container/batches"
@@ -96,12 +96,12 @@ _SYSTEMS = (
     ),
     Mutant("samzapy/system/local/factory.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
     Mutant(
-        "samzapy/system/local/cleaning.py",
+        "samzapy/system/local/streams.py",
         "_compact(database, settings, slot, result.stable, now_ms)",
         "_compact(database, settings, slot, result.upcoming, now_ms)",
         (_LOCAL,),
     ),
-    Mutant("samzapy/system/local/cleaning.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
+    Mutant("samzapy/system/local/streams.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
     Mutant(
         "samzapy/system/local/streams.py",
         "coalesce((SELECT min(first)",
@@ -109,7 +109,7 @@ _SYSTEMS = (
         (_TRANSACTIONS + "::test_a_reader_waits_for_the_oldest_of_several_open_transactions[memory]",),
     ),
     Mutant(
-        "samzapy/system/local/cleaning.py",
+        "samzapy/system/local/streams.py",
         "min(result.upcoming if kept is None else kept, result.stable)",
         "result.upcoming if kept is None else kept",
         (_LOCAL,),
@@ -152,19 +152,19 @@ _INPUTS = (
         ("tests/integration/systems/test_producing_on_kafka.py",),
     ),
     Mutant(
-        "samzapy/system/choosing_consumer.py",
+        "samzapy/system/choosers.py",
         "if position(ssp) < head and ssp not in self._ended\n",
         "if False\n",
         ("tests/unit/system/test_choosing_consumer.py",),
     ),
     Mutant(
-        "samzapy/system/choosing_consumer.py",
+        "samzapy/system/choosers.py",
         "if at < head and ssp",
         "if at <= head and ssp",
         ("tests/unit/system/test_choosing_consumer.py",),
     ),
     Mutant(
-        "samzapy/system/choosing_consumer.py",
+        "samzapy/system/choosers.py",
         "if at < head and ssp not in self._ended:",
         "if at < head:",
         ("tests/unit/container/inputs/test_ends.py",),
@@ -440,7 +440,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/unit/container/outputs/test_effectively_once.py", "tests/unit/container/errors/test_error_policies.py"),
     ),
     Mutant(
-        "samzapy/storage/local/files.py",
+        "samzapy/storage/local/directory.py",
         "if engine.marker() == marker.to_bytes():",
         "if True:",
         ("tests/unit/storage", "tests/unit/container/stores/test_snapshots.py"),
@@ -500,7 +500,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/property/storage/test_cache_room.py",),
     ),
     Mutant(
-        "samzapy/storage/kv/cache_budget.py",
+        "samzapy/storage/kv/entries.py",
         "free = other.free if other is cache else other.give_back",
         "free = other.free",
         (f"{_CACHES}::test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself",),
@@ -651,7 +651,7 @@ _TIME = (
         "        missing = 0\n",
         (_CLOCK,),
     ),
-    Mutant("samzapy/watermarks.py", "now - received_at >= self._idle_s", "now - received_at > self._idle_s", (_MARKS,)),
+    Mutant("samzapy/clock.py", "now - received_at >= self._idle_s", "now - received_at > self._idle_s", (_MARKS,)),
 )
 
 #: The compiled extension.

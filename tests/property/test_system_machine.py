@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings, change_columns
 from samzapy.system.clients import system_factory
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 
 KEYS = st.sampled_from([b"a", b"b", b"c"])
 PAIRS = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.binary(max_size=3))), min_size=1, max_size=4)
@@ -35,7 +35,7 @@ class SystemMachine(RuleBasedStateMachine):
         MemoryCluster.reset_all()
         local = {"path": str(Path(self.folder.name) / "local.db")}
         self.systems = [
-            SystemSettings("s", "samzapy.system.memory:MemorySystemFactory"),
+            SystemSettings("s", "samzapy.system.local.factory:MemorySystemFactory"),
             SystemSettings("s", "samzapy.system.local:LocalSystemFactory", properties=local),
         ]
         self.factories = [system_factory(system) for system in self.systems]

@@ -30,7 +30,7 @@ from samzapy.storage.backup.folder import open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.system.clients import system_factory
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 from samzapy.testing import ManualClock, TaskTestDriver, open_store
 
 OUT = SystemStream("mem", "out")
@@ -164,7 +164,7 @@ LIVES = {
     "container": whole_life(Counting),
     "asynchronous": whole_life(CountingAsync),
     "store": opened_store,
-    "memory": clients_of("samzapy.system.memory:MemorySystemFactory", cluster="twenty"),
+    "memory": clients_of("samzapy.system.local.factory:MemorySystemFactory", cluster="twenty"),
     "local": clients_of("samzapy.system.local:LocalSystemFactory", path="{}/log.db"),
     "kafka": kafka_handles,
     "coordinator": attempt,

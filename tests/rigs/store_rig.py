@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from samzapy.config.stores import StoreConfig
-from samzapy.storage.local.directory import store_directory
-from samzapy.storage.local.files import LocalFiles
+from samzapy.storage.local.directory import LocalFiles, store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.storage.spec import StoreSpec
 from samzapy.testing import ManualClock

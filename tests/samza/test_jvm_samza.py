@@ -15,8 +15,8 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.java import SPARK, find_java
+from samzapy.system.base import partition_of
 from samzapy.system.kafka import KafkaSystemFactory
-from samzapy.system.producing import partition_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

@@ -61,7 +61,7 @@ def check(
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job, with_inputs
     from samzapy.container.outputs.producers import weakened_state
-    from samzapy.container.tasks.task_class import never_called
+    from samzapy.container.tasks.task_builder import never_called
     from samzapy.job.planner import without_idle_standbys
     from samzapy.runner.spark.master import check_reach, checked_master, with_sparks_defaults
     from samzapy.system.clients import load_factory

@@ -29,7 +29,7 @@ class KnownClasses:
 
 
 _KAFKA = "samzapy.system.kafka:KafkaSystemFactory"
-_MEMORY = "samzapy.system.memory:MemorySystemFactory"
+_MEMORY = "samzapy.system.local.factory:MemorySystemFactory"
 SYSTEMS = KnownClasses(
     {
         "kafka": _KAFKA,

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from samzapy.api.batch import MessageBatch
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.errors.recovery import RetryInterrupted, TolerantCollector, UndoJournal, is_about_its_message
 from samzapy.container.outputs.collector import BufferingCollector, Mark

@@ -38,17 +38,15 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from samzapy.api.batch import MessageBatch
 from samzapy.api.checkpoint import Checkpoint, SenderState
 from samzapy.api.context import MetricsRegistry
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch
 from samzapy.api.event_time import TaskClock, TimerClock
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.clock import Clock
+from samzapy.clock import Clock, IdleRule, TimeBound, Watermarks
 from samzapy.container.event_time.control_messages import Senders, SentControl
 from samzapy.storage.views.timers import NEVER, Timer, TimerStore
-from samzapy.watermarks import IdleRule, TimeBound, Watermarks
 
 T = TypeVar("T")
 

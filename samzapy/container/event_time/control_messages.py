@@ -20,11 +20,11 @@ from samzapy.api.collector import CONTROL_HEADER, ControlMessage, Drain, EndOfSt
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, RecordBatch, SystemAdmin
+from samzapy.clock import IdleRule, Watermarks
 from samzapy.container.inputs.decode import Decoder, Undecodable, undecoded
 from samzapy.errors import ConfigError, SerdeError, UnknownStream
 from samzapy.strict_json import Natural, Time
 from samzapy.strict_json import decode as decode_json
-from samzapy.watermarks import IdleRule, Watermarks
 
 _NAMES: dict[type[ControlMessage], bytes] = {Watermark: b"watermark", EndOfStream: b"end-of-stream", Drain: b"drain"}
 

@@ -13,8 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from samzapy.api.batch import MessageBatch
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.system import RecordBatch
 from samzapy.errors import EnvironmentFailure, FailedCall, SerdeError, Unreachable

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import NamedTuple
 
-from samzapy.api.batch import BatchTask
 from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
-from samzapy.api.task import AsyncStreamTask, CoroutineTask
+from samzapy.api.task import AsyncStreamTask, BatchTask, CoroutineTask
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
@@ -22,8 +21,7 @@ from samzapy.config.task import Guarantee
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.system.choosers import chooser_of
-from samzapy.system.choosing_consumer import Bootstrap, ChoosingConsumer, Portion
+from samzapy.system.choosers import Bootstrap, ChoosingConsumer, Portion, chooser_of
 from samzapy.system.clients import LeaderEpochs, SystemClients
 
 #: Decoded messages of one partition, in order; never empty.

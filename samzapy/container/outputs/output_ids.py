@@ -30,7 +30,6 @@ from itertools import chain, islice, repeat
 from operator import is_not, le, lt
 from typing import Any
 
-from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
 from samzapy.api.envelope import (
     ID_HEADER,
@@ -38,13 +37,14 @@ from samzapy.api.envelope import (
     OUTPUT,
     Headers,
     IncomingMessageEnvelope,
+    MessageBatch,
     OutgoingMessageEnvelope,
     checked_headers,
     source_of,
 )
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingColumns, OutgoingRecord
-from samzapy.api.task import StreamTask
+from samzapy.api.task import BatchTask, StreamTask
 from samzapy.container.outputs.collector import BufferingCollector, EncodedKey, Mark, Output, OwnHeaders, no_envelope
 from samzapy.errors import TaskFailed
 

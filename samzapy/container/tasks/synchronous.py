@@ -23,10 +23,9 @@ from math import inf
 from operator import attrgetter
 from typing import Any
 
-from samzapy.api.batch import MessageBatch
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import MetricsRegistry
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.config.task import BatchConfig

@@ -8,11 +8,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from inspect import isawaitable, iscoroutine
 from typing import Any, NoReturn
 
-from samzapy.api.batch import MessageBatch
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.collector import Sink
 from samzapy.api.context import Context, MetricsRegistry
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch
 from samzapy.api.event_time import ClockListenerTask, PartitionListenerTask
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -32,7 +31,7 @@ from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import CoordinatorRequests, KeptStateCheckpoints, TaskSinks
 from samzapy.errors import FailedCall, SamzapyError, SerdeError, StoreRefused, TaskFailed
 from samzapy.job.lease import TaskProgress
-from samzapy.storage.task_stores import TaskStores
+from samzapy.storage.store import TaskStores
 from samzapy.storage.views.timers import Timer
 
 logger = logging.getLogger(__name__)

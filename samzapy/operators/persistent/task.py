@@ -17,13 +17,12 @@ from typing import Any, Generic, TypeVar
 
 import msgpack
 
-from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch, OutgoingMessageEnvelope
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask, TaskClock, TimedState
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.task import InitableTask, StreamTask
+from samzapy.api.task import BatchTask, InitableTask, StreamTask
 from samzapy.errors import RestoreError
 from samzapy.operators.persistent.states import PersistentState
 from samzapy.strict_json import Natural, Time, convert

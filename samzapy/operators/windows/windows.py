@@ -7,13 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from samzapy.api.batch import BatchTask
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.envelope import ID_HEADER, IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
+from samzapy.api.task import BatchTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.errors import StoreError
 from samzapy.operators.columns import Column, columns, runs_of_partitions
 from samzapy.operators.event_time import KEY_REMEDY, Duration, EventTime, check_store, milliseconds

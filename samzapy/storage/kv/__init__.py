@@ -1,5 +1,5 @@
 """The store stack: engine, uncommitted bytes, cached objects."""
 
-from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
+from samzapy.storage.kv.uncommitted import InMemoryStorageEngineFactory
 
 __all__ = ["InMemoryStorageEngineFactory"]

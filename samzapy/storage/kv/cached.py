@@ -10,9 +10,8 @@ from typing import Any
 
 from samzapy.api.kv import K, V
 from samzapy.errors import SerdeError
-from samzapy.storage.kv.cache_budget import ENTRY_BYTES, FACTOR, CacheBudget
 from samzapy.storage.kv.codec import EntryCodec, entry_columns, entry_mapping, key_list
-from samzapy.storage.kv.entries import Entries
+from samzapy.storage.kv.entries import ENTRY_BYTES, FACTOR, CacheBudget, Entries
 from samzapy.storage.kv.scanning import SCANNING_SLOTS, ScanningStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
 

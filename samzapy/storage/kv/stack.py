@@ -21,9 +21,9 @@ from samzapy.api.engine import StorageEngine
 from samzapy.api.serde import Serde
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.stores import StoreConfig
-from samzapy.storage.kv.cache_budget import CacheBudget
 from samzapy.storage.kv.cached import CachedStore
 from samzapy.storage.kv.codec import EntryCodec, Origin
+from samzapy.storage.kv.entries import CacheBudget
 from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, StampedSerde, unstamped_origin
 from samzapy.storage.kv.forwarding import StoreLayer
 from samzapy.storage.kv.scanning import DirectStore

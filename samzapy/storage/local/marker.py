@@ -16,7 +16,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin
 from samzapy.clock import Clock
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.changelogs import StoreSource
+from samzapy.config.stores.store import StoreSource
 from samzapy.errors import ConfigProblem, EnvironmentFailure, UnknownPartition, UnknownStream, raise_if_any
 from samzapy.strict_json import LastOffset, Natural, decode, encode
 

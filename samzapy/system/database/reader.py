@@ -26,9 +26,8 @@ from samzapy.api.system import RecordBatch
 from samzapy.clock import Clock
 from samzapy.config.streams.systems import DatabaseConfig
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
+from samzapy.system.base import Fetch, LogConsumer, partition_of
 from samzapy.system.database.table import Database, Record, Row, Rows, SourceTable, sources_of
-from samzapy.system.log_consumer import Fetch, LogConsumer
-from samzapy.system.producing import partition_of
 
 logger = logging.getLogger(__name__)
 

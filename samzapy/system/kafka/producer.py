@@ -17,6 +17,7 @@ from samzapy.errors import (
     TransactionIndeterminate,
     UnknownStream,
 )
+from samzapy.system.base import ProducerCalls
 from samzapy.system.kafka.client import LOGGER, Connection, DeletedTopics
 from samzapy.system.kafka.errors import (
     REFUSED,
@@ -29,7 +30,6 @@ from samzapy.system.kafka.errors import (
     transaction_error,
 )
 from samzapy.system.kafka.queue import Failure, RecordQueue, open_producer
-from samzapy.system.producing import ProducerCalls
 
 #: The call that delivers a fatal error raises it and delivers no reports: the next calls do.
 _REPORT_CALLS, _REPORT_S = 20, 0.05

@@ -21,9 +21,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingColumns
 from samzapy.errors import ProducerError, SamzapyError, UnknownPartition
+from samzapy.system.base import KeyHashes
 from samzapy.system.kafka.client import Connection, extension, with_extension
 from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
-from samzapy.system.producing import KeyHashes
 
 Callback = Callable[[Any, Any], None]
 

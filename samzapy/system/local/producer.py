@@ -20,11 +20,18 @@ from samzapy.errors import (
     TransactionIndeterminate,
     UnknownStream,
 )
+from samzapy.system.base import KeyHashes, ProducerCalls
 from samzapy.system.local import streams
-from samzapy.system.local.cleaning import Cleaner, is_due
 from samzapy.system.local.database import Database, Log, OutcomeUnknown
-from samzapy.system.local.streams import ProducerIdentity, Topic, encode_headers, find_stream, stream_of
-from samzapy.system.producing import KeyHashes, ProducerCalls
+from samzapy.system.local.streams import (
+    Cleaner,
+    ProducerIdentity,
+    Topic,
+    encode_headers,
+    find_stream,
+    is_due,
+    stream_of,
+)
 
 
 class Columns(NamedTuple):

@@ -10,7 +10,7 @@ import orjson
 from system_under_test import SystemUnderTest
 
 from samzapy.api.system import StreamSettings, SystemSettings
-from samzapy.system.producing import partition_of
+from samzapy.system.base import partition_of
 
 
 class TablesUnderTest(SystemUnderTest):

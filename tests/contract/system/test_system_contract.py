@@ -5,8 +5,8 @@ from system_under_test import polls
 
 from samzapy.api.system import OffsetRange, OutgoingColumns, OutgoingRecord, change_columns
 from samzapy.errors import OffsetOutOfRange, ProducerError, RecordTooLarge, SamzapyError, UnknownStream
+from samzapy.system.base import partition_of
 from samzapy.system.clients import ConsumerGroups
-from samzapy.system.producing import partition_of
 
 
 def first_batch(consumer):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rigs.windows_rig import LATE, WindowsRig, opened_store, ssp
 
 from samzapy import IncomingMessageEnvelope
-from samzapy.api.batch import MessageBatch
+from samzapy.api.envelope import MessageBatch
 from samzapy.operators.windows import (
     Collect,
     Count,

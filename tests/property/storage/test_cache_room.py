@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from samzapy.api.engine import EngineSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.serializers import JsonSerde, StringSerde
-from samzapy.storage.kv.cache_budget import CacheBudget
 from samzapy.storage.kv.cached import CachedStore
-from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
+from samzapy.storage.kv.entries import CacheBudget
 from samzapy.storage.kv.stack import build_stack
+from samzapy.storage.kv.uncommitted import InMemoryStorageEngineFactory
 
 #: One call may look at every entry twice: at its mark, and once more without it.
 _ROUNDS = 4

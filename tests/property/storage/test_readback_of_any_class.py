@@ -20,8 +20,8 @@ from samzapy.api.engine import EngineSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import SerdeError
 from samzapy.serializers import JsonSerde, MsgpackSerde, StringSerde
-from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.kv.stack import build_stack
+from samzapy.storage.kv.uncommitted import InMemoryStorageEngineFactory
 
 CONFIG = StoreConfig("s", "inmemory", "string", "json", object_cache_size=100, write_batch_size=10)
 

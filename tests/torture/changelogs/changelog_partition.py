@@ -14,8 +14,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.failpoints import arm
 from samzapy.storage.changelog.restore import StoreRestore, run_restores
 from samzapy.storage.changelog.topic import Tail
-from samzapy.storage.local.directory import store_directory
-from samzapy.storage.local.files import LocalFiles
+from samzapy.storage.local.directory import LocalFiles, store_directory
 from samzapy.storage.local.marker import StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.storage.spec import StoreSpec

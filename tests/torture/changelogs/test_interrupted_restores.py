@@ -15,7 +15,7 @@ from outcomes import ANY, GUARANTEES
 
 from samzapy.errors import ForeignRecords, SerdeError
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 
 
 @pytest.fixture(params=["memory", "local"])

@@ -6,8 +6,7 @@ from samzapy.admin.job_check import check_copies
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
 from samzapy.system.clients import SystemLimits
-from samzapy.system.local.factory import LogAdmin
-from samzapy.system.memory import MemoryCluster, MemoryLog
+from samzapy.system.local.factory import LogAdmin, MemoryCluster, MemoryLog
 
 JOB = {
     "job.name": "copies",

@@ -2,10 +2,10 @@
 
 import pytest
 
-from samzapy.api.batch import BatchTask
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import (
+    BatchTask,
     DrainListenerTask,
     EndOfStreamListenerTask,
     StreamTask,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from samzapy.config.loader import load_job
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import load_task_class
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 #: What job files expect to be set.

@@ -9,7 +9,7 @@ import pytest
 from rigs.windows_rig import WindowsRig, job, opened_store, ssp
 
 from samzapy import ContainerContext, Context, IncomingMessageEnvelope, JobContext, SystemStream
-from samzapy.api.batch import MessageBatch
+from samzapy.api.envelope import MessageBatch
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.errors import ConfigError
 from samzapy.metrics import Registry

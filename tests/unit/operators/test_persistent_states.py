@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samzapy.api.batch import MessageBatch
+from samzapy.api.envelope import MessageBatch
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError, TaskFailed
 from samzapy.operators.persistent import (

@@ -8,7 +8,7 @@ from rigs.pipeline_rig import Surroundings, counting, totals
 
 import samzapy
 from samzapy.config.loader import load_job
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import load_task_class
 from samzapy.errors import ConfigError
 
 CODE = """

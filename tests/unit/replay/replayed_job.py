@@ -4,11 +4,10 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from samzapy.api.batch import BatchTask
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.api.task import CoroutineTask, InitableTask, StreamTask, WindowableTask
+from samzapy.api.task import BatchTask, CoroutineTask, InitableTask, StreamTask, WindowableTask
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
 from samzapy.replay.attempt import opened_replay

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.replay.history import CommittedRecords, lost_state
-from samzapy.system.memory import MemoryCluster, MemorySystemFactory
+from samzapy.system.local.factory import MemoryCluster, MemorySystemFactory
 
 SSP = SystemStreamPartition("mem", "log", 0)
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])

@@ -1,8 +1,7 @@
 """Tasks whose state is the order and the times of everything that has happened to them."""
 
-from samzapy.api.batch import BatchTask
 from samzapy.api.event_time import TimerClock
-from samzapy.api.task import CoroutineTask, InitableTask, StreamTask, TimerTask
+from samzapy.api.task import BatchTask, CoroutineTask, InitableTask, StreamTask, TimerTask
 
 
 class Trail(InitableTask, TimerTask):

@@ -19,7 +19,7 @@ from samzapy.runner.launch import launch, launch_once
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.runner.stopping import StopSwitch
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 
 REFRESH = {"job.inputs.refresh.ms": "100", "job.spark.lease.ms": "3000", "task.commit.ms": "600000"}
 
@@ -276,7 +276,7 @@ def test_an_input_that_is_created_again_stops_the_job_and_fails_the_run(job, mon
 
 
 def test_a_system_that_lists_no_streams_is_named(job, monkeypatch):
-    from samzapy.system.memory import MemorySystemFactory
+    from samzapy.system.local.factory import MemorySystemFactory
 
     monkeypatch.setattr(MemorySystemFactory, "traits", lambda *_: SystemTraits(read_only=True))
     with pytest.raises(

@@ -15,7 +15,7 @@ from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import job_clients, system_factory
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 
 
 class Ignoring(StreamTask):

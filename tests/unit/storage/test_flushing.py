@@ -2,7 +2,7 @@
 
 import pytest
 
-from samzapy.storage.kv.memory import InMemoryStorageEngine
+from samzapy.storage.kv.uncommitted import InMemoryStorageEngine
 from samzapy.storage.store import Flushing
 from samzapy.testing import ManualClock
 

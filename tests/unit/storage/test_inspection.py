@@ -27,7 +27,7 @@ from samzapy.storage.local.directory import (
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.storage.spec import StoreSpec
-from samzapy.system.memory import MemorySystemFactory
+from samzapy.system.local.factory import MemorySystemFactory
 
 
 def test_a_long_changelog_is_folded_in_files_and_merged_in_key_order(tmp_path):

@@ -54,7 +54,11 @@ def opened(tmp_path):
             "stores.s.base: has no meaning for an engine that is not a view",
         ),
         ("samzapy.storage.kv:InMemoryStorageEngineFactory", {}, "stores.s.key.serde: required, e.g. string"),
-        ("samzapy.storage.kv.memory:InMemoryStorageEngineFactory", {}, "stores.s.key.serde: required, e.g. string"),
+        (
+            "samzapy.storage.kv.uncommitted:InMemoryStorageEngineFactory",
+            {},
+            "stores.s.key.serde: required, e.g. string",
+        ),
         ("collections:OrderedDict", {}, "must be a StorageEngineFactory or a StoreViewFactory"),
     ],
 )

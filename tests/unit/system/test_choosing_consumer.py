@@ -6,9 +6,8 @@ import pytest
 
 from samzapy import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.system.choosers import RoundRobin, Tiered
-from samzapy.system.choosing_consumer import Bootstrap, ChoosingConsumer, Portion
-from samzapy.system.memory import MemorySystemFactory
+from samzapy.system.choosers import Bootstrap, ChoosingConsumer, Portion, RoundRobin, Tiered
+from samzapy.system.local.factory import MemorySystemFactory
 from samzapy.testing import ManualClock
 
 URGENT, SLOW = (SystemStreamPartition("mem", stream, 0) for stream in ("urgent", "slow"))

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from samzapy.system.producing import KeyHashes, murmur2, partition_of
+from samzapy.system.base import KeyHashes, murmur2, partition_of
 
 #: Java's values, from the tests of Kafka's client.
 JAVA = {

@@ -8,7 +8,7 @@ import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.system.local import cleaning
+from samzapy.system.local import streams
 from samzapy.system.local import streams as topic_module
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.testing import ManualClock
@@ -21,7 +21,7 @@ VALUE = b"v" * 2_000
 @pytest.fixture(autouse=True)
 def _due_early(monkeypatch):
     monkeypatch.setattr(topic_module, "LEAST_DIRTY", 500)
-    monkeypatch.setattr(cleaning, "LEAST_DIRTY", 500)
+    monkeypatch.setattr(streams, "LEAST_DIRTY", 500)
 
 
 class Local:
@@ -116,7 +116,7 @@ def test_an_open_transaction_is_not_compacted_into(local, monkeypatch):
 
 
 def test_other_writers_get_their_turn_between_the_steps(local, monkeypatch):
-    monkeypatch.setattr(cleaning, "_STEP", 50)
+    monkeypatch.setattr(streams, "_STEP", 50)
     local.create(cleanup_policy="compact")
     with closing(local.producer()) as producer:
         for _ in range(20):
@@ -130,7 +130,7 @@ def test_a_cleaner_that_fails_costs_the_space_and_not_the_producer(local, monkey
     def broken(*_):
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(cleaning, "clean", broken)
+    monkeypatch.setattr(streams, "clean", broken)
     local.create(cleanup_policy="compact")
     with closing(local.producer()) as producer:
         for _ in range(4):

@@ -5,8 +5,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings, change_columns
 from samzapy.errors import ProducerFenced
-from samzapy.system.local.factory import LocalConsumer, LocalSystemFactory
-from samzapy.system.memory import MemoryCluster, MemorySystemFactory
+from samzapy.system.local.factory import LocalConsumer, LocalSystemFactory, MemoryCluster, MemorySystemFactory
 from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("log", "s", 0)

@@ -5,8 +5,7 @@ from samzapy.config.reading.classes import SYSTEMS
 from samzapy.errors import ConfigError
 from samzapy.replay.past import PastFactory
 from samzapy.system.clients import load_factory, system_factory, traits_of
-from samzapy.system.local.factory import LocalSystemFactory
-from samzapy.system.memory import MemorySystemFactory
+from samzapy.system.local.factory import LocalSystemFactory, MemorySystemFactory
 
 
 @pytest.mark.parametrize("factory", [MemorySystemFactory, LocalSystemFactory])
@@ -26,8 +25,8 @@ class NeedsArguments(SystemFactory):
     ("path", "message"),
     [
         ("no.such.module:Factory", "cannot import no.such.module"),
-        ("samzapy.system.memory:MemorySystemFactry", "did you mean MemorySystemFactory?"),
-        ("samzapy.system.memory:MemoryCluster", "must name a subclass of"),
+        ("samzapy.system.local.factory:MemorySystemFactry", "did you mean MemorySystemFactory?"),
+        ("samzapy.system.local.factory:MemoryCluster", "must name a subclass of"),
         ("not a path", "expected an importable class"),
         (f"{__name__}:NeedsArguments", "cannot be made without arguments"),
     ],

@@ -17,7 +17,7 @@ PLUGIN = "samzapy.pytest_plugin"
 USERS_TEST = """
     from samzapy import OutgoingMessageEnvelope, StreamTask, SystemStream
     from samzapy.api.system import StreamSpec
-    from samzapy.system.memory import MemoryCluster
+    from samzapy.system.local.factory import MemoryCluster
 
     JOB = {"task.inputs": "sys.in"}
     seen = []

@@ -8,7 +8,7 @@ from tested_tasks import JOB, Counting, Doubling, HoldingBack
 
 from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, UnknownPartition
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 from samzapy.testing import ManualClock, TaskTestDriver
 
 ROCKSDB = {"stores.counts.factory": "rocksdb"}

@@ -5,7 +5,7 @@ from tested_tasks import JOB, Counting
 
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.errors import ConfigError, StoreError
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 from samzapy.testing import Input, TestRunner
 
 COUNTING = TestRunner.of(Counting).with_config(JOB)

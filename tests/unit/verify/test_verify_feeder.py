@@ -20,7 +20,7 @@ PARTITIONS = 4
 @pytest.fixture
 def streams():
     settings = SystemSettings(
-        "memory", "samzapy.system.memory:MemorySystemFactory", properties={"cluster": uuid.uuid4().hex}
+        "memory", "samzapy.system.local.factory:MemorySystemFactory", properties={"cluster": uuid.uuid4().hex}
     )
     made = Streams(settings)
     made.create("in", PARTITIONS)

@@ -17,7 +17,7 @@ CHANGELOG = "sums"
 @pytest.fixture
 def streams():
     settings = SystemSettings(
-        "memory", "samzapy.system.memory:MemorySystemFactory", properties={"cluster": uuid.uuid4().hex}
+        "memory", "samzapy.system.local.factory:MemorySystemFactory", properties={"cluster": uuid.uuid4().hex}
     )
     made = Streams(settings)
     made.create(CHANGELOG, 2)

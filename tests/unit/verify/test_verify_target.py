@@ -6,7 +6,7 @@ import pytest
 
 from samzapy.devkafka import DevBroker
 from samzapy.errors import ConfigError
-from samzapy.system.producing import partition_of as product_partition_of
+from samzapy.system.base import partition_of as product_partition_of
 from samzapy.verify.target import Target
 from samzapy.verify.workload import events, partition_of
 

@@ -13,7 +13,7 @@ VIEWS = SystemStream("kafka", "page-views")
     ("given", "factory"),
     [
         ("org.apache.samza.system.kafka.KafkaSystemFactory", "samzapy.system.kafka:KafkaSystemFactory"),
-        ("org.apache.samza.system.inmemory.InMemorySystemFactory", "samzapy.system.memory:MemorySystemFactory"),
+        ("org.apache.samza.system.inmemory.InMemorySystemFactory", "samzapy.system.local.factory:MemorySystemFactory"),
         ("local", "samzapy.system.local.factory:LocalSystemFactory"),
         ("my.module.MyFactory", "my.module.MyFactory"),
     ],

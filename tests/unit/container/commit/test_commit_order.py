@@ -8,8 +8,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ProducerError, TaskMigrated, TransactionAborted
 from samzapy.failpoints import arm, disarm
+from samzapy.system.local.factory import MemorySystemFactory
 from samzapy.system.local.producer import LogProducer
-from samzapy.system.memory import MemorySystemFactory
 
 COMMIT_MS = {"task.commit.ms": "30000"}
 IN = SystemStreamPartition("mem", "in", 0)

@@ -28,8 +28,8 @@ from samzapy.errors import (
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import SystemClients, system_factory
+from samzapy.system.local.factory import MemorySystemFactory
 from samzapy.system.local.producer import LogProducer
-from samzapy.system.memory import MemorySystemFactory
 from samzapy.testing import ManualClock
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]

@@ -8,11 +8,11 @@ from samzapy import IncomingMessageEnvelope, StreamTask
 from samzapy import SystemStreamPartition as Ssp
 from samzapy.api.context import Counter
 from samzapy.api.event_time import ClockListenerTask
+from samzapy.clock import TimeBound
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.tasks.synchronous import StrictProcessing
 from samzapy.container.tasks.task_instance import TaskInstance, TaskStart, UserSide
 from samzapy.testing import TaskTestDriver
-from samzapy.watermarks import TimeBound
 
 A, B = (Ssp("mem", "in", number) for number in range(2))
 

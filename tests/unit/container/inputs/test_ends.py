@@ -11,10 +11,8 @@ from samzapy.container.inputs.decode import Decoder
 from samzapy.container.inputs.inputs import Inputs, PollLimits, RawRecords
 from samzapy.errors import SerdeError
 from samzapy.serializers.documents import JsonSerde
-from samzapy.system.choosers import RoundRobin
-from samzapy.system.choosing_consumer import Bootstrap, ChoosingConsumer, Portion
-from samzapy.system.local.factory import LocalConsumer
-from samzapy.system.memory import MemorySystemFactory
+from samzapy.system.choosers import Bootstrap, ChoosingConsumer, Portion, RoundRobin
+from samzapy.system.local.factory import LocalConsumer, MemorySystemFactory
 from samzapy.testing import ManualClock
 
 TOLERANT, COLUMNS = partial(Decoder, tolerant=True), partial(Decoder, columns=True)

@@ -9,7 +9,7 @@ from samzapy.container.outputs.collector import BufferingCollector, Outbox
 from samzapy.container.outputs.producers import ForwardingProducer
 from samzapy.errors import Unreachable
 from samzapy.serializers import JsonSerde, StringSerde
-from samzapy.system.memory import MemoryCluster, MemorySystemFactory
+from samzapy.system.local.factory import MemoryCluster, MemorySystemFactory
 
 OUT = SystemStream("memory", "out")
 
@@ -29,7 +29,7 @@ class Noting(ForwardingProducer):
 @pytest.fixture
 def made():
     """A collector over a producer that notes, and the producer."""
-    settings = SystemSettings("memory", "samzapy.system.memory:MemorySystemFactory")
+    settings = SystemSettings("memory", "samzapy.system.local.factory:MemorySystemFactory")
     factory = MemorySystemFactory()
     factory.admin(settings, "admin").create(StreamSpec("out", 2))
     noting, serdes = Noting(factory.producer(settings, "test")), (StringSerde(), JsonSerde())

@@ -8,7 +8,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.container.outputs.producers import TransactionOnDemand
 from samzapy.errors import ProducerFenced, TaskMigrated
-from samzapy.system.memory import MemorySystemFactory
+from samzapy.system.local.factory import MemorySystemFactory
 
 RECORD = OutgoingRecord("out", b"k", b"v", 0)
 

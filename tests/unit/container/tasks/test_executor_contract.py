@@ -24,7 +24,7 @@ from samzapy.api.envelope import OutputId
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.event_time.control_messages import SentControl, encode
 from samzapy.errors import TaskFailed
-from samzapy.system.memory import MemoryCluster, MemorySystemFactory
+from samzapy.system.local.factory import MemoryCluster, MemorySystemFactory
 from samzapy.testing import TaskTestDriver
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]

@@ -13,7 +13,7 @@ from samzapy import BatchTask, ClosableTask, InitableTask, OutgoingMessageEnvelo
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import StreamSpec
 from samzapy.errors import StoreCorrupted, StoreError, TaskFailed
-from samzapy.storage.kv.memory import InMemoryStorageEngine, InMemoryStorageEngineFactory
+from samzapy.storage.kv.uncommitted import InMemoryStorageEngine, InMemoryStorageEngineFactory
 from samzapy.testing import TaskTestDriver
 
 OUT = SystemStream("sys", "out")

@@ -14,7 +14,7 @@ from samzapy import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_builder import load_task_class
 from samzapy.errors import ConfigError
 from samzapy.plugins import path_of
 

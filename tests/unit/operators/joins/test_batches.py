@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from join_bench import LEFT, RIGHT, SOURCES, JoinBench, context, envelope, ordered
 
-from samzapy.api.batch import MessageBatch
+from samzapy.api.envelope import MessageBatch
 from samzapy.metrics import Registry
 from samzapy.operators.columns import runs_of_partitions
 from samzapy.operators.joins import AsOfJoin, StreamStreamJoin, StreamTableJoin, TableTableJoin, TimeRules, Within

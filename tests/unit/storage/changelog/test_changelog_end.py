@@ -9,7 +9,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.errors import ForeignRecords, StoreError
 from samzapy.storage.changelog.topic import ChangelogEnd
-from samzapy.system.memory import MemorySystemFactory
+from samzapy.system.local.factory import MemorySystemFactory
 
 SSP = SystemStreamPartition("mem", "log", 0)
 

@@ -19,7 +19,7 @@ from samzapy.storage.changelog.topic import Tail, check_beginning, check_end, en
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-from samzapy.system.memory import MemoryCluster, MemorySystemFactory
+from samzapy.system.local.factory import MemoryCluster, MemorySystemFactory
 from samzapy.testing import ManualClock, open_store
 
 SSP = SystemStreamPartition("log", "s", 0)

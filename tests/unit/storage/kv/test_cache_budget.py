@@ -9,9 +9,9 @@ import pytest
 from samzapy.api.engine import EngineSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.serializers import JsonSerde, StringSerde
-from samzapy.storage.kv.cache_budget import CacheBudget
-from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
+from samzapy.storage.kv.entries import CacheBudget
 from samzapy.storage.kv.stack import build_stack
+from samzapy.storage.kv.uncommitted import InMemoryStorageEngineFactory
 
 MB = 2**20
 

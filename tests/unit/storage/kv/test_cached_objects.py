@@ -6,8 +6,8 @@ from samzapy.api.engine import EngineSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.serializers import JsonSerde, StringSerde
 from samzapy.storage.kv.cached import MOST_DIRTY
-from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.kv.stack import build_stack
+from samzapy.storage.kv.uncommitted import InMemoryStorageEngineFactory
 from samzapy.storage.readback import FIRST
 
 CONFIG = StoreConfig("s", "inmemory", "string", "json", object_cache_size=100, write_batch_size=10)

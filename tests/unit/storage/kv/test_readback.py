@@ -18,8 +18,8 @@ from samzapy.api.serde import Serde
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import SerdeError, Unreachable
 from samzapy.serializers import DoubleSerde, JsonSerde, MsgpackSerde, StringSerde
-from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.kv.stack import build_stack
+from samzapy.storage.kv.uncommitted import InMemoryStorageEngineFactory
 from samzapy.storage.readback import EVERY, FIRST, OPAQUE, difference
 
 CONFIG = StoreConfig("s", "inmemory", "string", "json", object_cache_size=100, write_batch_size=10)

@@ -11,7 +11,7 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.streams.systems import SystemSettings
 from samzapy.errors import SerdeError
 from samzapy.storage.changelog.topic import ChangelogOrigin
-from samzapy.system.memory import MemorySystemFactory
+from samzapy.system.local.factory import MemorySystemFactory
 from samzapy.testing import open_store
 
 LOG = SystemStreamPartition("changelogs", "s-log", 0)
@@ -28,7 +28,9 @@ FACTORY = MemorySystemFactory()
 @pytest.fixture
 def changelogs():
     return SystemSettings(
-        "changelogs", "samzapy.system.memory.MemorySystemFactory", properties={"cluster": f"unreadable-{uuid4()}"}
+        "changelogs",
+        "samzapy.system.local.factory.MemorySystemFactory",
+        properties={"cluster": f"unreadable-{uuid4()}"},
     )
 
 

@@ -10,7 +10,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.storage.backup.folder import BackupFolder
 from samzapy.storage.local.marker import Marker
 from samzapy.storage.opening import StoreOpener
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 
 DAY_MS = 86_400_000
@@ -28,7 +28,7 @@ def node(clock, tmp_path):
     """Opens the store on a machine of that name."""
     MemoryCluster.reset_all()
     MemoryCluster.named("changelogs").clock = clock
-    settings = SystemSettings("changelogs", "samzapy.system.memory:MemorySystemFactory")
+    settings = SystemSettings("changelogs", "samzapy.system.local.factory:MemorySystemFactory")
     return lambda name, **keys: open_store(JOB | keys, "s", tmp_path / name, clock, settings)
 
 

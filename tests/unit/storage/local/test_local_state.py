@@ -13,8 +13,7 @@ from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
-from samzapy.storage.local.directory import set_aside, set_asides, standbys_beside, store_directory
-from samzapy.storage.local.files import is_empty
+from samzapy.storage.local.directory import is_empty, set_aside, set_asides, standbys_beside, store_directory
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 

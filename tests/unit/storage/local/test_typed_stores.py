@@ -9,7 +9,7 @@ from rigs.store_rig import LOGGED, store_job
 
 from samzapy.api.system import SystemSettings
 from samzapy.errors import ConfigError
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 
 JOB = store_job(LOGGED)
@@ -29,7 +29,7 @@ PAGED = f"{__name__}:PagedPlace"
 def opened_as(tmp_path):
     """Opens the store with other keys of the job file, always on the same changelog and disk."""
     MemoryCluster.reset_all()
-    settings = SystemSettings("changelogs", "samzapy.system.memory:MemorySystemFactory")
+    settings = SystemSettings("changelogs", "samzapy.system.local.factory:MemorySystemFactory")
     yield lambda clock=None, **keys: open_store(
         JOB | keys, "s", tmp_path, clock=clock or ManualClock(), changelogs=settings
     )

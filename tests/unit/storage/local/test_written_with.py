@@ -14,7 +14,7 @@ from samzapy.serializers import serde_registry
 from samzapy.storage.local.directory import set_asides
 from samzapy.storage.local.marker import Marker
 from samzapy.storage.spec import check_checkpoints, store_specs
-from samzapy.system.memory import MemoryCluster
+from samzapy.system.local.factory import MemoryCluster
 from samzapy.testing import open_store
 
 JOB = store_job(LOGGED | {"msg.serde": "long"})
@@ -24,7 +24,7 @@ JOB = store_job(LOGGED | {"msg.serde": "long"})
 def opened_as(tmp_path):
     """Opens the store with other keys of the job file, always on the same changelog and disk."""
     MemoryCluster.reset_all()
-    settings = SystemSettings("changelogs", "samzapy.system.memory:MemorySystemFactory")
+    settings = SystemSettings("changelogs", "samzapy.system.local.factory:MemorySystemFactory")
     yield lambda **keys: open_store(
         {key: value for key, value in (JOB | keys).items() if value is not None}, "s", tmp_path, changelogs=settings
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samzapy.watermarks import IdleRule, Watermarks
+from samzapy.clock import IdleRule, Watermarks
 
 
 def test_the_clock_is_the_least_mark_once_every_source_has_one():
