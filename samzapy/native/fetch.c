@@ -8,9 +8,15 @@
    2. librdkafka puts errors of partitions into this queue, too, such as that a topic no longer exists. It returns some of
       them as messages, and calls the client's `error_cb` for others. confluent-kafka's ends the process outside of its own
       calls. So these consumers have `client_failed`, which works on any thread and calls `on_error`.
-   3. A queue must be closed before its consumer. It keeps the consumer alive, and is used by one thread at a time. */
+   3. A queue must be closed before its consumer. It keeps the consumer alive, and is used by one thread at a time.
+   4. librdkafka waits until a time of the wall clock: if the clock is set back by an hour, it waits an hour longer. So
+      nothing here waits in librdkafka. It writes a byte into a pipe when the empty queue gets something. */
 
 #include "librdkafka.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
 
 typedef struct FetchQueue {
     PyObject_HEAD
@@ -19,6 +25,7 @@ typedef struct FetchQueue {
     void *handle;
     void *queue;
     int with_headers;
+    int filled[2]; /* both ends of the pipe */
     Message **messages;
     Py_ssize_t room;
     struct FetchQueue *next;
@@ -59,8 +66,19 @@ static PyObject *fetch_queue_new(PyTypeObject *type, PyObject *arguments, PyObje
     FetchQueue *self = (FetchQueue *)allocate(type, 0);
     if (self == NULL)
         return NULL;
+    if (pipe(self->filled) < 0) {
+        self->filled[0] = self->filled[1] = -1;
+        PyErr_SetFromErrno(PyExc_OSError);
+        Py_DECREF(self);
+        return NULL;
+    }
+    for (int i = 0; i < 2; i++) {
+        fcntl(self->filled[i], F_SETFL, O_NONBLOCK);
+        fcntl(self->filled[i], F_SETFD, FD_CLOEXEC);
+    }
     self->handle = client.handle;
     self->queue = library.new_queue(client.handle);
+    library.notify(self->queue, self->filled[1], "", 1);
     self->with_headers = with_headers;
     self->consumer = Py_NewRef(consumer);
     self->on_error = Py_NewRef(on_error);
@@ -79,9 +97,16 @@ static void let_go(FetchQueue *self)
     void *queue = self->queue;
     self->queue = NULL;
     if (queue != NULL) {
+        /* The partitions may keep the queue. */
+        library.notify(queue, -1, NULL, 0);
         Py_BEGIN_ALLOW_THREADS
         library.destroy_queue(queue);
         Py_END_ALLOW_THREADS
+    }
+    for (int i = 0; i < 2; i++) {
+        if (self->filled[i] >= 0)
+            close(self->filled[i]);
+        self->filled[i] = -1;
     }
 }
 
@@ -303,15 +328,15 @@ static int make_room(FetchQueue *self, Py_ssize_t most)
 /* Take at most `most` messages that have arrived; waits for the first one. Returns their number. Needs no lock of Python. */
 static Py_ssize_t take_messages(FetchQueue *self, Py_ssize_t most, int wait_ms)
 {
-    /* librdkafka would wait the whole time for all of them. */
+    struct pollfd filled = {self->filled[0], POLLIN, 0};
+    char earlier[64];
+    while (read(self->filled[0], earlier, sizeof(earlier)) == (ssize_t)sizeof(earlier))
+        ;
     Py_ssize_t count = library.consume(self->queue, 0, self->messages, (size_t)most);
     if (count != 0 || wait_ms <= 0)
         return count;
-    count = library.consume(self->queue, wait_ms, self->messages, 1);
-    if (count != 1 || most == 1)
-        return count;
-    Py_ssize_t more = library.consume(self->queue, 0, self->messages + 1, (size_t)most - 1);
-    return more > 0 ? more + 1 : 1;
+    poll(&filled, 1, wait_ms);
+    return library.consume(self->queue, 0, self->messages, (size_t)most);
 }
 
 static PyObject *fetch_queue_take(FetchQueue *self, PyObject *arguments)

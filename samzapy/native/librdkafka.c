@@ -16,6 +16,7 @@ static const struct {
     {"rd_kafka_queue_new", offsetof(Library, new_queue)},
     {"rd_kafka_queue_get_partition", offsetof(Library, queue_of_partition)},
     {"rd_kafka_queue_forward", offsetof(Library, forward)},
+    {"rd_kafka_queue_io_event_enable", offsetof(Library, notify)},
     {"rd_kafka_queue_destroy", offsetof(Library, destroy_queue)},
     {"rd_kafka_consume_batch_queue", offsetof(Library, consume)},
     {"rd_kafka_message_destroy", offsetof(Library, destroy_message)},

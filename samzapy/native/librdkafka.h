@@ -63,6 +63,7 @@ typedef struct {
     void *(*new_queue)(void *handle);
     void *(*queue_of_partition)(void *handle, const char *topic, int32_t partition);
     void (*forward)(void *from, void *to);
+    void (*notify)(void *queue, int file, const void *text, size_t size);
     void (*destroy_queue)(void *queue);
     Py_ssize_t (*consume)(void *queue, int wait_ms, Message **messages, size_t count);
     void (*destroy_message)(Message *message);

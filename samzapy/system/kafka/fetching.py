@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from math import ceil
 from threading import Lock
+from time import sleep
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError
@@ -111,10 +112,8 @@ class NativeFetch(Fetch):
         other = self._client.poll(0)
         ssps = self._ssps
         result = [RecordBatch(ssps[topic, partition], *columns) for topic, partition, *columns in runs]
-        events = [Event(KafkaError(code, text), topic, partition) for code, text, topic, partition in reports]
-        if self._found:
-            events += self._found
-            self._found.clear()
+        events = [Event(KafkaError(code, text), *place) for code, text, *place in reports] + self._found
+        self._found.clear()
         if other is not None:
             assert other.error() is not None, "a record has not come by the queue of its partition"
             events.insert(0, _event_of(other))
@@ -135,8 +134,8 @@ def batches(system: str, messages: Iterable[Any]) -> Iterator[RecordBatch]:
 
 
 #: Messages become columns in slices: the garbage collector tracks librdkafka's objects, and runs whenever 700 new ones
-#: (by default) are alive. With fewer at a time it never runs, which saves a third of the time.
-_SLICE = 500
+#: (by default) are alive. With fewer at a time it never runs, which saves a third of the time. Seconds of a wait.
+_SLICE, _PAUSE_S = 500, 0.002
 
 
 class MessageFetch(Fetch):
@@ -166,13 +165,13 @@ class MessageFetch(Fetch):
         return result, events
 
     def _first(self, timeout_s: float, most: int) -> list[Any]:
-        """Wait for one record and take the records that came with it. consume(n, t) would wait the whole t for n
-        records."""
-        first = self._client.poll(timeout_s)
-        if first is None:
-            return []
-        rest = min(most, _SLICE) - 1
-        return [first, *self._client.consume(rest, 0)] if rest else [first]
+        """Wait for a record and take those that came with it. The waits are not librdkafka's, which end at a time of
+        the wall clock: an hour late if it is set back by an hour."""
+        for _ in range(ceil(timeout_s / _PAUSE_S)):
+            sleep(_PAUSE_S)
+            if (first := self._client.poll(0)) is not None:
+                return [first, *self._client.consume(min(most, _SLICE) - 1, 0)]
+        return []
 
     def close(self) -> None:
         """Do nothing: the consumer drops everything."""

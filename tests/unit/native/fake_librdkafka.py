@@ -7,6 +7,7 @@ It belongs to a copy of the extension, since the extension keeps librdkafka's ad
 import ctypes
 import importlib.util
 import itertools
+import os
 import shutil
 from ctypes import CFUNCTYPE, POINTER, byref, c_char, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p, cast
 
@@ -66,6 +67,7 @@ _TYPES = {
     "rd_kafka_queue_new": (c_void_p, c_void_p),
     "rd_kafka_queue_get_partition": (c_void_p, c_void_p, c_char_p, c_int32),
     "rd_kafka_queue_forward": (None, c_void_p, c_void_p),
+    "rd_kafka_queue_io_event_enable": (None, c_void_p, c_int, c_char_p, c_size_t),
     "rd_kafka_queue_destroy": (None, c_void_p),
     "rd_kafka_consume_batch_queue": (c_int64, c_void_p, c_int, POINTER(c_void_p), c_size_t),
     "rd_kafka_message_destroy": (None, c_void_p),
@@ -96,6 +98,7 @@ def _bytes(data, size):
 class FakeLibrdkafka:
     """`events`: what a FetchQueue takes next: what `record` and `error` make, and (code, text) for a call of
     `error_cb`.
+    `later`: events that come after a call without any; `waits`: milliseconds that calls may wait in librdkafka.
     `produced`: what a ProduceQueue has put, as (topic, partition, key, value, time, headers). `living`: messages that
     were not destroyed. `keeps_error_cb`: the client does not leave its `error_cb` to the extension."""
 
@@ -109,7 +112,7 @@ class FakeLibrdkafka:
         self._handles = itertools.count(1_000)
         self._kept, self._names, self._topics, self._by_message = [], {}, {}, {}
         self._kind, self._on_set, self._on_error, self.keeps_error_cb = CONSUMER, None, None, False
-        self.events, self.produced, self.living = [], [], set()
+        self.events, self.later, self.waits, self.produced, self.living = [], [], [], [], set()
         functions = {name: CFUNCTYPE(*types)(self._function(name)) for name, types in _TYPES.items()}
         self._kept.append(functions)
         self.extension.bind_librdkafka({name: cast(each, c_void_p).value for name, each in functions.items()})
@@ -193,8 +196,12 @@ class FakeLibrdkafka:
     def _queue_get_partition(self, handle, topic, partition):
         return 4
 
+    def _queue_io_event_enable(self, queue, file, text, size):
+        self._file = file
+
     def _consume_batch_queue(self, queue, wait_ms, messages, most):
         count = 0
+        self.waits.append(wait_ms)
         while self.events and count < most:
             event = self.events.pop(0)
             if isinstance(event, tuple):
@@ -202,6 +209,9 @@ class FakeLibrdkafka:
             else:
                 messages[count] = event
                 count += 1
+        if not count and self.later:
+            self.events[:], self.later[:] = self.later, []
+            os.write(self._file, b"\0")
         return count
 
     def _message_destroy(self, message):
