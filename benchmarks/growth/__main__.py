@@ -7,16 +7,17 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from benchmarks.growth import uptime
-from benchmarks.growth.curves import CURVES
+from benchmarks.growth.curves import CURVES, PEER, kafka_streams
 from benchmarks.growth.report import markdown, plot, to_json
 from benchmarks.kafka import Kafka, broker
+from benchmarks.peers.launchers import PeerUnavailable
 from benchmarks.reporting.plots import folder_of_plots
 from benchmarks.reporting.results import RESULTS, circumstances
 from benchmarks.workloads.turns import Runner, take_turns
@@ -31,44 +32,68 @@ def main() -> int:
     """The program; returns the exit code: 1 if a point could not be measured."""
     options = _options()
     say = Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print
-    when = circumstances(options.events)
-    result, samples, failed = dict[str, Any](), list[uptime.Sample](), dict[str, str]()
+    failed = dict[str, str]()
+    peers = _peers_are_ready(failed)
     try:
         with (
             tempfile.TemporaryDirectory(prefix="samzapy-growth-") as folder,
             broker(Path(folder), options.bootstrap) as kafka,
         ):
-            for name in options.only or CURVES:
+            for name in options.only or [*CURVES, UPTIME]:
+                when = circumstances(options.events)
                 if name in CURVES:
-                    result[name] = _measured(name, kafka, options, failed, say)
-            if not options.only or UPTIME in options.only:
-                try:
-                    samples = uptime.measure(kafka, options.rate, options.uptime_s, say)
-                except MeasurementFailed as failure:
-                    failed[UPTIME] = str(failure)
+                    result = to_json(_measured(name, kafka, options, peers, failed, say))
+                else:
+                    result = _uptime(kafka, options, failed, say)
+                _keep(name, {"measured": when, "points": result}, options.output)
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return failure.exit_code
-    text = markdown(result, samples, failed)
-    print(text)
-    if options.output:
-        options.output.mkdir(parents=True, exist_ok=True)
-        content = {"measured": when, "curves": to_json(result), UPTIME: [item.to_json() for item in samples]}
-        (options.output / "growth.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        (options.output / "growth.md").write_text(text, encoding="utf-8")
-        plot(result, samples, folder_of_plots(options.output) / "growth.svg")
+    for name, reason in failed.items():
+        print(f"{name}: {reason}")
     return int(bool(failed))
 
 
+def _keep(name: str, measured: Mapping[str, Any], output: Path | None) -> None:
+    """Print a table, and put it among those of `output`: in the place of an earlier one, since each is of one run."""
+    print(markdown({name: measured}))
+    if output is None:
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    kept, file = dict[str, Any](), output / "growth.json"
+    if file.exists():
+        kept = json.loads(file.read_text("utf-8"))
+    content = {item: {**kept, name: measured}[item] for item in [*CURVES, UPTIME] if item in {*kept, name}}
+    file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    (output / "growth.md").write_text(markdown(content), encoding="utf-8")
+    plot(content, folder_of_plots(output) / "growth.svg")
+
+
+def _peers_are_ready(failed: dict[str, str]) -> bool:
+    try:
+        kafka_streams().install()
+    except PeerUnavailable as failure:
+        failed[PEER.strip()] = str(failure)
+    return not failed
+
+
 def _measured(
-    name: str, kafka: Kafka, options: argparse.Namespace, failed: dict[str, str], say: Any
+    name: str, kafka: Kafka, options: argparse.Namespace, peers: bool, failed: dict[str, str], say: Any
 ) -> dict[str, Sequence[Measurement]]:
     curve = CURVES[name](kafka, options.events, THIS_PROGRAM)
     curve.prepare()
-    points = [point for point in curve.points if not point.isdigit() or int(point) <= options.largest]
-    done = take_turns([Runner(point, curve, point, options.repeats) for point in points], say)
+    variants = [item for item in curve.variants_up_to(options.largest) if peers or not item.startswith(PEER)]
+    done = take_turns([Runner(item, curve, item, options.repeats) for item in variants], say)
     failed.update({f"{name} {point}": reason for point, reason in done.failures.items()})
     return dict(done.repeats)
+
+
+def _uptime(kafka: Kafka, options: argparse.Namespace, failed: dict[str, str], say: Any) -> list[dict[str, Any]]:
+    try:
+        return [item.to_json() for item in uptime.measure(kafka, options.rate, options.uptime_s, say)]
+    except MeasurementFailed as failure:
+        failed[UPTIME] = str(failure)
+        return []
 
 
 def _options() -> argparse.Namespace:

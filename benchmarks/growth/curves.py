@@ -5,9 +5,14 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any
 
 from benchmarks.growth.tasks import BYTES_KEY, STORES_KEY
 from benchmarks.kafka import NEVER_CLEANED
+from benchmarks.peers.launchers import AT_LEAST_ONCE, EXACTLY_ONCE, KEYED_COUNT, PASS_THROUGH, MavenPeer, Settings
+from benchmarks.peers.running import measure
 from benchmarks.workloads.base import Comparison, Workload
 from benchmarks.workloads.recovery import RestoreLarge
 from samzapy.bench.events import BATCH, Events
@@ -23,8 +28,16 @@ _KEYS = {
     "systems.kafka.default.stream.samza.key.serde": "string",
     "systems.kafka.default.stream.samza.msg.serde": "bytes",
 }
+_EVENT = b'{"id":%d,"user":"u%07d","page":"/p/1","amount":1.0}'
 #: The bytes of all messages of a run with large messages or values.
 _VOLUME = 400_000_000
+#: Before the points of Kafka Streams.
+PEER = "Kafka Streams "
+
+
+def kafka_streams(main: str = "KafkaStreamsPeer", **options: str) -> MavenPeer:
+    """Kafka Streams as in `benchmarks.peers`."""
+    return MavenPeer("kstreams.xml", main, options)
 
 
 class Curve(Workload):
@@ -45,8 +58,13 @@ class Curve(Workload):
         return measured
 
     @abstractmethod
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
+    def measure(self, variant: str) -> tuple[Measurement, tuple[str, ...]]:
         """One run at a point, and the topics that it leaves behind."""
+
+    @classmethod
+    def variants_up_to(cls, largest: int) -> list[str]:
+        """The variants whose points are no larger."""
+        return [point for point in cls.points if not point.isdigit() or int(point) <= largest]
 
     @classmethod
     def comparisons(cls, variant: str) -> tuple[Comparison, ...]:
@@ -57,30 +75,92 @@ class Curve(Workload):
         return self._job(_COUNT, LOCAL, {"task.inputs": f"kafka.{topic}", **changelog, **keys})
 
 
-class Keys(Curve):
+class BesideKafkaStreams(Curve):
+    """A curve along which Kafka Streams does the same work, up to a largest point: variants named PEER and a point."""
+
+    largest_of_peer = 10**9
+
+    @classmethod
+    def variants_up_to(cls, largest: int) -> list[str]:
+        """Each point, and each of Kafka Streams after samzapy's."""
+        peers = [PEER + point for point in super().variants_up_to(min(largest, cls.largest_of_peer))]
+        return [
+            item
+            for point in super().variants_up_to(largest)
+            for item in (point, PEER + point)
+            if item == point or item in peers
+        ]
+
+    def measure(self, variant: str) -> tuple[Measurement, tuple[str, ...]]:
+        topic = self.load(variant)
+        point = variant.removeprefix(PEER)
+        measured, left = self.samzapy(point, topic) if point == variant else self._kafka_streams(point, topic)
+        return measured, (topic, *left)
+
+    @abstractmethod
+    def load(self, variant: str) -> str:
+        """A new input for a run of a variant."""
+
+    @abstractmethod
+    def samzapy(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
+        """One run of samzapy at a point, and the topics beside the input that it leaves behind."""
+
+    def peer(self, point: str) -> tuple[MavenPeer, Mapping[str, Any]]:
+        """Kafka Streams at a point, and the settings in which that run differs from a count by key."""
+        return kafka_streams(), {}
+
+    def _kafka_streams(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
+        launcher, more = self.peer(point)
+        name, output = self._kafka.unique("peer"), self._kafka.create("out")
+        folder = self._kafka.folder / name
+        usual = {"workload": KEYED_COUNT, "events": self._events, "commit_ms": 2_000}
+        settings = Settings(
+            bootstrap=self._kafka.bootstrap,
+            input=topic,
+            output=output,
+            id=name,
+            folder=folder,
+            marks=folder.with_suffix(".marks"),
+            **{**usual, **more},
+        )
+        measured = measure(launcher, settings)
+        # A run ends with its last message; messages that were skipped are not of it.
+        counted = measured.messages - int(launcher.options.get("skip", "0"))
+        return replace(measured, messages=counted), (output,)
+
+
+class Keys(BesideKafkaStreams):
     """Counts over a state of so many keys, which the task has restored. One event in ten has any of the keys, the
-    others one of 1,000: nine in ten are in the cache."""
+    others one of 1,000: nine in ten are in the cache. Kafka Streams counts each key once before it is measured."""
 
     name = "keys"
     title = "keys of a store, nine reads in ten from the cache"
     unit = "keys"
-    points = variants = ("10000", "100000", "1000000", "10000000")
+    points = ("10000", "100000", "1000000", "10000000")
+    largest_of_peer = 1_000_000
     OFTEN = 0.9
 
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
-        keys = int(point)
+    def load(self, variant: str) -> str:
+        topic = self._kafka.unique("events")
+        keys = int(variant.removeprefix(PEER))
+        first = ((b"u%07d" % key, _EVENT % (key, key)) for key in range(keys if variant.startswith(PEER) else 0))
+        self._kafka.append(topic, chain(first, self._events_over(keys)), partitions=1)
+        return topic
+
+    def samzapy(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
         changelog = self._kafka.create("counts", partitions=1, settings=NEVER_CLEANED)
-        self._kafka.append_changes(changelog, 0, self._state(keys))
-        events = self._kafka.unique("events")
-        self._kafka.append(events, self._events_over(keys), partitions=1)
+        self._kafka.append_changes(changelog, 0, self._state(int(point)))
         config = {
             "job.id": self._kafka.unique("keys"),
-            "task.inputs": f"kafka.{events}",
+            "task.inputs": f"kafka.{topic}",
             "stores.counts.changelog": f"kafka.{changelog}",
             "stores.counts.object.cache.size": "2000",
         }
         self._adopt(_COUNT, config)
-        return self._job(_COUNT, LOCAL, config), (changelog, events)
+        return self._job(_COUNT, LOCAL, config), (changelog,)
+
+    def peer(self, point: str) -> tuple[MavenPeer, Mapping[str, Any]]:
+        return kafka_streams(skip=point), {"events": int(point) + self._events}
 
     @staticmethod
     def _state(keys: int) -> Iterator[list[tuple[bytes, bytes]]]:
@@ -91,7 +171,7 @@ class Keys(Curve):
         chance = random.Random(7)
         for number in range(self._events):
             key = chance.randrange(min(keys, 1_000) if chance.random() < self.OFTEN else keys)
-            yield b"u%07d" % key, b'{"id":%d,"user":"u%07d","page":"/p/1","amount":1.0}' % (number, key)
+            yield b"u%07d" % key, _EVENT % (number, key)
 
 
 class ColdKeys(Keys):
@@ -108,24 +188,26 @@ class ColdKeysAlone(Curve):
     name = "cold-keys-alone"
     title = "the same in RocksDB alone"
     unit = "keys"
-    points = variants = Keys.points
+    points = Keys.points
 
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
+    def measure(self, variant: str) -> tuple[Measurement, tuple[str, ...]]:
         folder = self._kafka.folder / self._kafka.unique("rocksdb")
-        return self._alone("rocksdb_counts", folder=folder, keys=point, events=self._events), ()
+        return self._alone("rocksdb_counts", folder=folder, keys=variant, events=self._events), ()
 
 
-class Values(Curve):
+class Values(BesideKafkaStreams):
     """A read and a write of a value of so many bytes."""
 
     name = "values"
     title = "size of a value in a store"
     unit = "bytes"
-    points = variants = ("100", "1000", "10000", "100000", "900000")
+    points = ("100", "1000", "10000", "100000", "900000")
 
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
-        count = min(self._events, _VOLUME // int(point))
-        events = self._kafka.load("events", Events(count, keys=max(count // 10, 10)))
+    def load(self, variant: str) -> str:
+        count = self._count(variant.removeprefix(PEER))
+        return self._kafka.load("events", Events(count, keys=max(count // 10, 10)))
+
+    def samzapy(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
         config = {
             **_KEYS,
             "task.class": f"{_TASKS}:ValuesTask",
@@ -134,92 +216,120 @@ class Values(Curve):
             "stores.values.key.serde": "string",
             "stores.values.msg.serde": "bytes",
         }
-        return self._counted(events, config, "values"), (events,)
+        return self._counted(topic, config, "values"), ()
+
+    def peer(self, point: str) -> tuple[MavenPeer, Mapping[str, Any]]:
+        return kafka_streams("KafkaStreamsCurves", stores="1", bytes=point), {"events": self._count(point)}
+
+    def _count(self, point: str) -> int:
+        return min(self._events, _VOLUME // int(point))
 
 
-class Messages(Curve):
+class Messages(BesideKafkaStreams):
     """A message of so many bytes passed on as it is."""
 
     name = "messages"
     title = "size of a message"
     unit = "bytes"
-    points = variants = ("100", "1000", "10000", "100000", "900000")
+    points = ("100", "1000", "10000", "100000", "900000")
 
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
+    def load(self, variant: str) -> str:
+        point = variant.removeprefix(PEER)
         size, pool = int(point), random.Random(7).randbytes(2_000_000)
-        count = min(self._events, _VOLUME // size)
-        events = self._kafka.unique("events")
-        values = ((b"%d" % number, pool[(at := number * 97 % 1_000_000) : at + size]) for number in range(count))
-        self._kafka.append(events, values)
+        topic = self._kafka.unique("events")
+        pieces = (number * 97 % 1_000_000 for number in range(self._count(point)))
+        self._kafka.append(topic, ((b"%d" % number, pool[at : at + size]) for number, at in enumerate(pieces)))
+        return topic
+
+    def samzapy(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
         output = self._kafka.create("out")
         config = {"task.class": f"{_TASKS}:PassOnTask", "bench.output": f"kafka.{output}", **_BYTES}
-        return self._job("pass-through", LOCAL, {"task.inputs": f"kafka.{events}", **config}), (events, output)
+        return self._job(PASS_THROUGH, LOCAL, {"task.inputs": f"kafka.{topic}", **config}), (output,)
+
+    def peer(self, point: str) -> tuple[MavenPeer, Mapping[str, Any]]:
+        return kafka_streams("KafkaStreamsCurves"), {"workload": PASS_THROUGH, "events": self._count(point)}
+
+    def _count(self, point: str) -> int:
+        return min(self._events, _VOLUME // int(point))
 
 
-class PartitionsOfAContainer(Curve):
+class PartitionsOfAContainer(BesideKafkaStreams):
     """Counts of one container with so many partitions, each a task with a store."""
 
     name = "partitions"
     title = "partitions of a container"
     unit = "partitions"
-    points = variants = ("1", "4", "16", "64", "256", "1000")
+    points = ("1", "4", "16", "64", "256", "1000")
+    largest_of_peer = 256
 
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
-        events = self._kafka.load("events", Events(self._events), partitions=int(point))
-        return self._counted(events, {}), (events,)
+    def load(self, variant: str) -> str:
+        return self._kafka.load("events", Events(self._events), partitions=int(variant.removeprefix(PEER)))
+
+    def samzapy(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
+        return self._counted(topic, {}), ()
 
 
-class Stores(Curve):
+class Stores(BesideKafkaStreams):
     """Counts of tasks with so many stores, which get the messages in turn."""
 
     name = "stores"
     title = "stores of a task"
     unit = "stores"
-    points = variants = ("1", "5", "20", "50")
+    points = ("1", "5", "20", "50")
 
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
-        events = self._kafka.load("events", Events(self._events))
+    def load(self, variant: str) -> str:
+        return self._kafka.load("events", Events(self._events))
+
+    def samzapy(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
         names = [f"counts-{number}" for number in range(int(point))]
         settings = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "long"}
         config = {f"stores.{name}.{key}": value for name in names for key, value in settings.items()}
         config |= {f"stores.{name}.changelog": f"kafka.{self._kafka.unique(name)}" for name in names}
         more = {**_KEYS, STORES_KEY: point, "task.class": f"{_TASKS}:StoresTask"}
-        return self._counted(events, {**config, **more}), (events,)
+        return self._counted(topic, {**config, **more}), ()
+
+    def peer(self, point: str) -> tuple[MavenPeer, Mapping[str, Any]]:
+        return kafka_streams("KafkaStreamsCurves", stores=point, bytes="0"), {}
 
 
-class Skew(Curve):
+class Skew(BesideKafkaStreams):
     """Counts of keys that are drawn evenly, by Zipf's law, and of a single key."""
 
     name = "skew"
     title = "skew of the keys"
     unit = "keys drawn"
-    points = variants = ("evenly", "zipf 1.1", "one key")
+    points = ("evenly", "zipf 1.1", "one key")
 
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
+    def load(self, variant: str) -> str:
         shapes = {
             "evenly": Events(self._events, exponent=0.0),
             "zipf 1.1": Events(self._events),
             "one key": Events(self._events, keys=1),
         }
-        events = self._kafka.load("events", shapes[point])
-        return self._counted(events, {}), (events,)
+        return self._kafka.load("events", shapes[variant.removeprefix(PEER)])
+
+    def samzapy(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
+        return self._counted(topic, {}), ()
 
 
-class Commits(Curve):
+class Commits(BesideKafkaStreams):
     """Counts with a commit in so many milliseconds."""
 
     name = "commits"
     title = "commit interval, at-least-once"
     unit = "ms"
-    points = variants = ("50", "200", "1000", "10000", "60000")
-    GUARANTEE = "at-least-once"
+    points = ("50", "200", "1000", "10000", "60000")
+    GUARANTEE = AT_LEAST_ONCE
 
-    def prepare(self) -> None:
-        self._input = self._kafka.load("events", Events(self._events))
+    def load(self, variant: str) -> str:
+        return self._kafka.load("events", Events(self._events))
 
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
+    def samzapy(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
         keys = {"task.commit.ms": point, "task.guarantee": self.GUARANTEE, "task.transaction.timeout.ms": "120000"}
-        return self._counted(self._input, keys), ()
+        return self._counted(topic, keys), ()
+
+    def peer(self, point: str) -> tuple[MavenPeer, Mapping[str, Any]]:
+        return kafka_streams(), {"commit_ms": int(point), "guarantee": self.GUARANTEE}
 
 
 class ExactlyOnceCommits(Commits):
@@ -227,20 +337,25 @@ class ExactlyOnceCommits(Commits):
 
     name = "exactly-once-commits"
     title = "commit interval, exactly-once"
-    GUARANTEE = "exactly-once"
+    GUARANTEE = EXACTLY_ONCE
 
 
-class Containers(Curve):
-    """Counts of 64 partitions by so many containers on this machine."""
+class Containers(BesideKafkaStreams):
+    """Counts of 64 partitions by so many containers on this machine; of Kafka Streams by so many threads."""
 
     name = "containers"
     title = "containers of a job, 64 partitions"
     unit = "containers"
-    points = variants = ("1", "4", "16", "64")
+    points = ("1", "4", "16", "64")
 
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
-        events = self._kafka.load("events", Events(self._events), partitions=64)
-        return self._counted(events, {"job.container.count": point}), (events,)
+    def load(self, variant: str) -> str:
+        return self._kafka.load("events", Events(self._events), partitions=64)
+
+    def samzapy(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
+        return self._counted(topic, {"job.container.count": point}), ()
+
+    def peer(self, point: str) -> tuple[MavenPeer, Mapping[str, Any]]:
+        return kafka_streams(threads=point), {}
 
 
 class Records(Curve):
@@ -249,10 +364,10 @@ class Records(Curve):
     name = "restores"
     title = "records of a restore"
     unit = "records"
-    points = variants = ("100000", "1000000", "5000000", "20000000")
+    points = ("100000", "1000000", "5000000", "20000000")
 
-    def measure(self, point: str) -> tuple[Measurement, tuple[str, ...]]:
-        restore = RestoreLarge(self._kafka, int(point) // RestoreLarge.RECORDS_PER_KEY, self._program)
+    def measure(self, variant: str) -> tuple[Measurement, tuple[str, ...]]:
+        restore = RestoreLarge(self._kafka, int(variant) // RestoreLarge.RECORDS_PER_KEY, self._program)
         restore.prepare()
         return restore.samzapy(LOCAL), ()
 

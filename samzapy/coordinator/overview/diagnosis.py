@@ -277,7 +277,7 @@ def _no_cause(job: _Job) -> Diagnosis:
     if unknown:
         return Diagnosis("unknown", f"Nothing wrong is known, but not everything: no {' and no '.join(unknown)} yet")
     run = f"{counted(len(job.open), 'container')} {'runs' if len(job.open) == 1 else 'run'}"
-    return Diagnosis("good", f"Nothing is wrong: {run}, lag {job.lag}, {job.fine[-1].rate:,.0f} messages a second")
+    return Diagnosis("good", f"Nothing is wrong: {run}, lag {job.lag}, {job.fine[-1].rate:,.0f} messages per second")
 
 
 def _unknown(job: _Job) -> Iterable[str]:

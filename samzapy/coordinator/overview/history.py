@@ -19,7 +19,7 @@ _EARLY_S = 1.0
 class Sample(NamedTuple):
     """The job in the seconds before `time_ms` (since 1970). None: not known.
 
-    `rate`: messages a second; `lag`: offsets, at that time; `commit`: mean seconds of each of `COMMIT_STEPS`, and
+    `rate`: messages per second; `lag`: offsets, at that time; `commit`: mean seconds of each of `COMMIT_STEPS`, and
     `process`: seconds of a message at each of `PERCENTILES`, in the slowest container and ten seconds; `cpu`: CPU
     seconds a second of all containers; `restarts`: starts of containers after the first, also those within a process.
     """

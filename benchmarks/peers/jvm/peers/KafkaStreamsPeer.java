@@ -22,7 +22,7 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.state.KeyValueStore;
 
-/** Counts by key in a RocksDB store with its changelog, or adds a field to each event; one thread. */
+/** Counts by key in a RocksDB store with its changelog, or adds a field to each event; one thread unless told. */
 public final class KafkaStreamsPeer {
   private static final ObjectMapper MAPPER = new ObjectMapper();
 
@@ -115,12 +115,12 @@ public final class KafkaStreamsPeer {
         });
   }
 
-  private static Properties settings(Run run) {
+  static Properties settings(Run run) {
     Properties settings = new Properties();
     settings.put(StreamsConfig.APPLICATION_ID_CONFIG, run.get("id"));
     settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, run.get("bootstrap"));
     settings.put(StreamsConfig.STATE_DIR_CONFIG, run.get("folder"));
-    settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 1);
+    settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, run.number("threads", 1));
     settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
     settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, run.get("commit-ms"));
     settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");

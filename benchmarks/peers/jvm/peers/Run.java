@@ -24,12 +24,14 @@ public final class Run {
 
   private final Map<String, String> options = new HashMap<>();
   private final long events;
+  private final long skipped;
 
   private Run(String[] arguments) {
     for (int i = 0; i + 1 < arguments.length; i += 2) {
       options.put(arguments[i].substring(2), arguments[i + 1]);
     }
     events = Long.parseLong(get("events"));
+    skipped = number("skip", 0);
   }
 
   /** The run of this process, from `--name value` pairs. */
@@ -50,6 +52,11 @@ public final class Run {
     return value.equals(options.get(option));
   }
 
+  /** A number of the command line, or the default. */
+  public int number(String option, int otherwise) {
+    return Integer.parseInt(options.getOrDefault(option, String.valueOf(otherwise)));
+  }
+
   /** Marks the first message, for one that is counted later. */
   public static void begin() {
     if (!BEGUN.get() && BEGUN.compareAndSet(false, true)) {
@@ -57,10 +64,12 @@ public final class Run {
     }
   }
 
-  /** Counts one message; true for the last one of the run. */
+  /** Counts one message; true for the last one of the run. The run begins after the first `--skip` messages. */
   public static boolean processed() {
-    begin();
     long done = DONE.incrementAndGet();
+    if (done > current.skipped) {
+      begin();
+    }
     if (done == current.events) {
       current.mark("last");
       ALL.countDown();

@@ -185,7 +185,7 @@ CASES = {
     "nothing wrong": (
         job(running(), running(1, lag=7), at=3.0),
         steady(),
-        ("good", "Nothing is wrong: 2 containers run, lag 7 (3 s ago), 300 messages a second", ""),
+        ("good", "Nothing is wrong: 2 containers run, lag 7 (3 s ago), 300 messages per second", ""),
     ),
     "ended": (job(container(0, 1, state="done")), [], ("good", "The job has ended: 1 message processed", "")),
     "not sampled": (
