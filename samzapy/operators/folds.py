@@ -299,6 +299,17 @@ class Fold(Aggregation):
         return accumulated if self._result is None else self._result(accumulated)
 
 
+class OfValues(Fold):
+    """A fold of `value(item)` of each item."""
+
+    def __init__(self, fold: Aggregation, value: Callable[[Any], Any]) -> None:
+        super().__init__(fold.init, lambda total, item: fold.add(total, value(item)), None, fold.result, fold.name)
+        self._add_all, self._value = fold.add_all, value
+
+    def add_all(self, accumulated: Any, values: Sequence[Any]) -> Any:
+        return self._add_all(accumulated, list(map(self._value, values)))
+
+
 class Distinct(Monoid[set[Any]]):
     """The set of different items, which are hashable and plain (a tuple, not a list)."""
 

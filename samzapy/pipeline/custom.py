@@ -131,7 +131,7 @@ class Lookups(Step):
     """
 
     kind: ClassVar[str] = "map-async"
-    function: Callable[[Any], Any | Awaitable[Any]]
+    ask: Callable[[Any], Any | Awaitable[Any]]
     concurrency: int
     timeout_s: float
     retry: int
@@ -175,9 +175,9 @@ class Lookups(Step):
         task.closers += [lambda: pool.shutdown(wait=False, cancel_futures=True), loop.close]
 
         async def answer(message: Any) -> Any:
-            if inspect.iscoroutinefunction(self.function):
-                return await self.function(message)
-            result = await loop.run_in_executor(pool, self.function, message)
+            if inspect.iscoroutinefunction(self.ask):
+                return await self.ask(message)
+            result = await loop.run_in_executor(pool, self.ask, message)
             return await result if inspect.isawaitable(result) else result
 
         wait = loop.run_until_complete  # in the pool: this thread may be in a notebook's loop

@@ -21,7 +21,17 @@ OfBatch = Callable[[Batch], Sequence[Any]]
 
 
 def _comparing(compare: Callable[[Any, Any], Any], sign: str) -> Callable[[Any, object], Any]:
-    return lambda one, other: one.compared(compare, sign, other)
+    def compared(one: Expression, other: object) -> Expression:
+        if not isinstance(other, Expression):
+            constant = Expression(lambda messages: [other] * len(messages), lambda _: other, repr(other))
+            return compared(one, constant)
+        return Expression(
+            lambda messages: list(map(compare, one.of_all(messages), other.of_all(messages))),
+            lambda message: compare(one(message), other(message)),
+            f"({one.text} {sign} {other.text})",
+        )
+
+    return compared
 
 
 class Expression:
@@ -39,23 +49,8 @@ class Expression:
         """The value of one message."""
         return self._of_one(message)
 
-    def of_batch(self, batch: Batch) -> Sequence[Any]:
-        """The value of each message of a batch."""
-        return self.of_all(batch.messages)
-
     def __repr__(self) -> str:
         return self.text
-
-    def compared(self, compare: Callable[[Any, Any], Any], sign: str, other: object) -> Expression:
-        """The results of `compare` with another expression, or with a constant."""
-        if not isinstance(other, Expression):
-            constant = Expression(lambda messages: [other] * len(messages), lambda _: other, repr(other))
-            return self.compared(compare, sign, constant)
-        return Expression(
-            lambda messages: list(map(compare, self.of_all(messages), other.of_all(messages))),
-            lambda message: compare(self(message), other(message)),
-            f"({self.text} {sign} {other.text})",
-        )
 
     __eq__ = _comparing(operator.eq, "==")  # an expression, as in SQL libraries
     __ne__ = _comparing(operator.ne, "!=")
@@ -63,6 +58,10 @@ class Expression:
     __gt__, __ge__ = _comparing(operator.gt, ">"), _comparing(operator.ge, ">=")
     __and__, __or__ = _comparing(lambda one, two: one and two, "and"), _comparing(lambda one, two: one or two, "or")
     __hash__ = object.__hash__
+    __signature__ = inspect.signature(lambda message: message)  # inspect would compare it with types
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self.text} is true or false of a message only: join conditions with & and |, in parentheses")
 
 
 def field(name: str) -> Expression:
@@ -85,8 +84,11 @@ def field(name: str) -> Expression:
 ARGUMENTS = {"function": (1, 2), "time": (1, 2), "key": (1, 2), "on": (1, 2), "joiner": (2,), "on_timer": (1,)}
 
 
-def checked(function: Any, *counts: int) -> Any:
-    """The function. Raises TypeError for anything that takes none of these numbers of arguments."""
+def checked(function: Any, *counts: int, awaited: bool = False) -> Any:
+    """The function. Raises TypeError for anything that takes none of these numbers of arguments, and for a coroutine
+    function that nobody awaits."""
+    if not awaited and inspect.iscoroutinefunction(function):
+        raise TypeError(f"only map_async awaits a coroutine function, got {function!r:.100}")
     if callable(function) and any(takes(function, count) for count in counts):
         return function
     hint = f"; the field of that name is field({function!r})" if isinstance(function, str) else ""
@@ -96,7 +98,7 @@ def checked(function: Any, *counts: int) -> Any:
 def of_batch(function: Callable[..., Any]) -> OfBatch:
     """A user's function as a function of batches."""
     if isinstance(function, Expression):
-        return function.of_batch
+        return lambda batch: function.of_all(batch.messages)
     if wants_key(function):
         # Not `map`: a StopIteration of the user's function would end it silently.
         return lambda batch: [function(key, item) for key, item in zip(batch.keys, batch.messages, strict=True)]

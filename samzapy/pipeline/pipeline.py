@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -25,6 +26,10 @@ from samzapy.pipeline.step import TIMERS, Step
 from samzapy.pipeline.tables import Changes, JoinOfTables, Lookup, TableFilter, TableStore
 from samzapy.pipeline.task import PipelineTask
 from samzapy.pipeline.timed import Joiner, JoinOfStreams, Late, Windows
+
+logger = logging.getLogger(__name__)
+#: The steps whose effects or stores somebody outside sees.
+_ENDS = Aggregate, Lookups, Peek, Process, TableStore, To, ToSink
 
 
 def _both(left: Any, right: Any) -> tuple[Any, Any]:
@@ -68,6 +73,9 @@ class Pipeline:
     def plan(self) -> Plan:
         """The pipeline as a job: from now on it has all of its steps."""
         followed = {parent for step in self._steps for parent in step.inputs}
+        last = [step for step in self._steps if step not in followed]
+        if last and not any(isinstance(step, _ENDS) for step in last):
+            logger.warning("Nothing reads what step '%s' (%s) gives: send it with to()", last[-1].name, last[-1].kind)
         written = {step.stream for step in self._steps if isinstance(step, To)}
         for step in self._steps:
             if step.kind == Late.kind and step.inputs[0].kind != Windows.kind:
@@ -184,14 +192,12 @@ class Stream(_Flow):
 
     def through(self, name: str = "") -> Stream:
         """Send the messages through a stream of the job, `PIPELINE-NAME`, partitioned by key."""
-        name = check_name("name of a step", name) if name else ""
-        return self.pipeline.repartition(self.step, self.path, name)
+        return self.pipeline.repartition(self.step, self.path, name and check_name("name of a step", name))
 
     def broadcast(self, name: str = "") -> Stream:
         """The messages in every task, through a stream of the job, `PIPELINE-NAME`, with a record for each task. They
         are for lookups (`to_table()`) and `process`: tasks do not send on what all of them have."""
-        name = check_name("name of a step", name) if name else self.named("", Broadcast.kind)
-        return self.pipeline.repartition(self.step, self.path, name, Broadcast)
+        return self.pipeline.repartition(self.step, self.path, self.named(name, Broadcast.kind), Broadcast)
 
     def together(self) -> Stream:
         """The stream with all messages of a key in one task."""
@@ -238,7 +244,7 @@ class Stream(_Flow):
         """The messages in windows of event time; see `samzapy.operators.windows`."""
         if not isinstance(windows, WindowDefinition):
             raise TypeError(f"window: expected windows such as Tumbling('1m'), got {windows!r:.100}")
-        return Windowed(self.together(), windows, emit or OnClose(), idle, name)
+        return Windowed(self.together(), name, definition=windows, emission=emit or OnClose(), idle=idle)
 
     def join(
         self,
@@ -261,7 +267,7 @@ class Stream(_Flow):
         if within is None or on is not None:
             raise ValueError("a join of two streams needs within=Within(...), and takes no on=...: it is by key")
         sides = _sides(how, "inner", "left", "outer")
-        return self._join(other, joiner, name or f"{self.path}-join-{other.path}", sides, rules, within=within)
+        return self._join(other, joiner, name or f"{self.path}-join-{other.path}", rules, inner=sides, within=within)
 
     def join_as_of(
         self,
@@ -274,22 +280,14 @@ class Stream(_Flow):
         name: str = "",
     ) -> Stream:
         """Each message with the newest message of `other` of its key that is not younger. `how`: inner, left."""
-        sides = _sides(how, "inner", "left")
-        return self._join(other, joiner, name or f"{self.path}-as-of-{other.path}", sides, rules, tolerance=tolerance)
+        path, inner = name or f"{self.path}-as-of-{other.path}", _sides(how, "inner", "left")
+        return self._join(other, joiner, path, rules, inner=inner, tolerance=tolerance)
 
-    def _join(
-        self,
-        other: Stream,
-        joiner: Joiner,
-        name: str,
-        inner: tuple[bool, bool],
-        rules: TimeRules | None,
-        **options: Any,
-    ) -> Stream:
+    def _join(self, other: Stream, joiner: Joiner, name: str, rules: TimeRules | None, **options: Any) -> Stream:
         # A join tells messages apart by their positions.
         sides = [stream.together() if stream.step.has_positions else stream.through() for stream in (self, other)]
         inputs, kind, rules = (sides[0].step, sides[1].step), returned_by(joiner), rules or TimeRules()
-        step = JoinOfStreams(inputs=inputs, joiner=joiner, rules=rules, inner=inner, value_type=kind, **options)
+        step = JoinOfStreams(inputs=inputs, joiner=joiner, rules=rules, value_type=kind, **options)
         return Stream(self.pipeline, self.pipeline.add(step, name), name)
 
     def _lookup(self, table: Table, joiner: Joiner, how: str, on: Callable[..., Any] | None, name: str) -> Stream:
@@ -340,7 +338,7 @@ class Stream(_Flow):
             raise ValueError("map_async: concurrency is at least 1, retry at least 0, and rate_limit more than 0")
         step = Lookups(
             inputs=(self.step,),
-            function=checked(function, 1),
+            ask=checked(function, 1, awaited=True),
             concurrency=concurrency,
             timeout_s=milliseconds(timeout, "timeout", 1) / 1000,
             retry=retry,
@@ -364,12 +362,9 @@ class Stream(_Flow):
 class Windowed:
     """Messages in windows."""
 
-    def __init__(
-        self, stream: Stream, windows: WindowDefinition, emit: Emission, idle: Duration | None, name: str
-    ) -> None:
-        self._stream, self._name = stream, name
+    def __init__(self, stream: Stream, name: str, **options: Any) -> None:
+        self._stream, self._name, self._options = stream, name, options
         self._late: Late | None = None
-        self._options: dict[str, Any] = {"definition": windows, "emission": emit, "idle": idle}
 
     def late(self) -> Stream:
         """The messages that came too late for all of their windows. Before the aggregation."""

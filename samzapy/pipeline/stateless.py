@@ -158,7 +158,7 @@ _WITHOUT_ONE_TEXT = bool, float, bytes, list, dict, set, frozenset
 def _as_text(key: Any, position: str, where: str) -> str:
     if isinstance(key, str):
         return key
-    if key is None or isinstance(key, _WITHOUT_ONE_TEXT) or str(key) == object.__repr__(key):
+    if key is None or isinstance(key, _WITHOUT_ONE_TEXT) or " at 0x" in str(key):
         raise TypeError(f"{position}: {where}: a key is text, or a value with one text, got {key!r:.100}")
     return str(key)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from samzapy.pipeline.functions import Batch, made_of, of_batch, of_rows, refuse_null_keys, selected, with_columns
-from samzapy.pipeline.stateless import Calling
-from samzapy.pipeline.step import OF_STEP, Opening, Receive, Step, StoreNeed, ignore
+from samzapy.pipeline.stateless import Calling, Source
+from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed, ignore
 from samzapy.pipeline.timed import Joiner
 
 
@@ -128,8 +128,8 @@ class JoinOfTables(Step):
         stores = [task.context.get_store(table.name) for table in self.tables]
         joiner, (needs_left, needs_right) = self.joiner, self.inner
         # One change may be in both stores already: then nobody knows what the result was before.
-        left, right = (task.origins[table] for table in self.tables)
-        are_related = bool(left & right) or (bool(task.direct) and any(ssp.system == OF_STEP for ssp in left | right))
+        left, right = self.tables
+        are_related = _is_made_of(left, right, task) or _is_made_of(right, left, task)
 
         def result(left: Any, right: Any) -> Any:
             if (left is None and (needs_left or right is None)) or (right is None and needs_right):
@@ -154,3 +154,10 @@ class JoinOfTables(Step):
             return receive
 
         return [receiver(0), receiver(1)]
+
+
+def _is_made_of(step: Step, table: TableStore, task: Opening) -> bool:
+    """Whether a change of the table changes the step within the same call."""
+    if step is table or (isinstance(step, Source) and step not in task.direct):
+        return step is table
+    return any(_is_made_of(parent, table, task) for parent in step.inputs)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.operators.event_time import Duration
-from samzapy.operators.folds import Fold
+from samzapy.operators.folds import OfValues
 from samzapy.operators.joins import AsOfJoin, Joined, StreamStreamJoin, TimeRules, Within
 from samzapy.operators.windows import EventTimeWindows, OnClose, WindowDefinition, WindowedAggregation, WindowResult
 from samzapy.operators.windows.per_key import Sliding
@@ -21,7 +21,6 @@ from samzapy.operators.windows.windows import Emission
 from samzapy.pipeline.aggregates import Folding, Named
 from samzapy.pipeline.functions import Batch, form_of
 from samzapy.pipeline.step import Opening, Port, Receive, Step, clock_of, ignore
-from samzapy.serializers.typed import PlainForm
 
 
 @dataclass(eq=False, kw_only=True)
@@ -60,7 +59,7 @@ class Windows(Folding):
         fold, form, plain = self.fold, form_of(self.inputs[0].value_type), None
         if isinstance(self.definition, Sliding):  # their store keeps what they fold
             plain = form.to_plain if self.keeps_messages else (lambda _: 0)
-            fold = self._of_plain(form) if self.keeps_messages else fold
+            fold = OfValues(fold, form.from_plain) if self.keeps_messages else fold
         windows = EventTimeWindows(
             task.seen_by([port], {}),
             self.name,
@@ -107,10 +106,6 @@ class Windows(Folding):
         task.follow(port, windows.mark)
         clock = task.timed(self, advance, finish)
         return [receive]
-
-    def _of_plain(self, form: PlainForm) -> Fold:
-        fold = self.fold
-        return Fold(fold.init, lambda total, item: fold.add(total, form.from_plain(item)), None, fold.result, fold.name)
 
 
 @dataclass(eq=False, kw_only=True)

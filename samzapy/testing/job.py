@@ -28,6 +28,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.tasks.task_builder import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError, raise_if_any
+from samzapy.pipeline.task import PipelineTask
 from samzapy.plugins import path_of
 from samzapy.serializers import StreamSerdes, TypedSerde, serde_registry, task_serdes
 from samzapy.storage.inspection import store_of
@@ -74,7 +75,9 @@ class Streams:
         self._serdes = task_serdes(job)
         # Made once a stream: to inspect a class of messages takes a third of a millisecond.
         self._config_of = cache(job.stream)
-        self._stream_serdes = cache(StreamSerdes(job, self._serdes, load_task_class(job.task.task_class)))
+        task = load_task_class(job.task.task_class)
+        self._stream_serdes = cache(StreamSerdes(job, self._serdes, task))
+        self._is_pipeline = issubclass(task, PipelineTask)
         self._plain = serde_registry(job)
         self._clusters = {
             name: MemoryCluster.named(settings.properties["cluster"]) for name, settings in job.systems.items()
@@ -150,9 +153,14 @@ class Streams:
 
     def read(self, name: str, partition: int | None = None, *, committed: bool) -> Outputs:
         """The records of a stream, or of one partition; with open transactions unless `committed`. Empty for a missing
-        stream."""
+        stream. Raises ConfigError for one that a pipeline does not name."""
         stream = self.stream(name)
         if not self.partitions(stream):
+            if self._is_pipeline and stream not in self._job.streams:
+                known = ", ".join(map(str, sorted(self._job.streams)))
+                raise ConfigError.of(
+                    "stream", name, f"no step of the pipeline has this stream; its streams are {known}"
+                )
             return Outputs()
         return self._decoded(stream, partition, self._stream_serdes(stream), committed=committed)
 
@@ -198,13 +206,9 @@ class Streams:
         for number in numbers:
             ssp = SystemStreamPartition(*stream, number)
             for batch in self._clusters[ssp.system].batches(ssp, committed=committed):
-                result += _dated(decoder.decode(batch, -1))
+                # Without waiting time: they arrived when they were made.
+                result += [item._replace(arrival_time=item.event_time) for item in decoder.decode(batch, -1)]
         return result
-
-
-def _dated(envelopes: list[IncomingMessageEnvelope]) -> list[IncomingMessageEnvelope]:
-    """Envelopes without waiting time: they arrived when they were made."""
-    return [envelope._replace(arrival_time=envelope.event_time) for envelope in envelopes]
 
 
 def _encode(serde: Serde | None, value: Any, stream: SystemStream, part: str) -> bytes | None:
@@ -234,7 +238,7 @@ def tested_job(
             raise ConfigError.of("task", repr(task), "expected a class, not an object")
         on_top["task.class"] = path_of(task)
     given = {**job_files.read(config).values, **on_top}
-    systems = set(_configured(given))
+    systems = {key.split(".")[1] for key in given if key.startswith("systems.") and key.count(".") > 1}
     if isinstance(config, Mapping):
         config = {"job.name": "test", **config}
         systems |= set(_mentioned(given))
@@ -245,10 +249,6 @@ def tested_job(
         on_top[f"systems.{system}.samza.factory"] = FACTORY
         on_top[f"systems.{system}.cluster"] = f"{cluster}-{system}"
     return _below(folder, load_job(config, on_top))
-
-
-def _configured(given: Mapping[str, str]) -> Iterator[str]:
-    return (key.split(".")[1] for key in given if key.startswith("systems.") and key.count(".") > 1)
 
 
 def _mentioned(given: Mapping[str, str]) -> Iterator[str]:

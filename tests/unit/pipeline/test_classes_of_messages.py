@@ -90,13 +90,14 @@ def test_tables_of_objects_join_by_a_foreign_key(kind):
     "keep",
     [
         lambda points: points.through().to_table(),
+        lambda points: points.key_by(lambda _: "k").process(lambda *_: None),
         lambda points: points.to_table(),
         lambda points: points.reduce(lambda one, _: one),
         lambda points: points.window(Tumbling("1s")).aggregate(all=Collect()),
         lambda points: points.join(points, within=Within("1s", "1s")),
         lambda points: points.window(Sliding("1s")).aggregate(sum=Sum(lambda point: point.x)),
     ],
-    ids=["through", "to_table", "reduce", "window", "join", "sliding"],
+    ids=["through", "key_by", "to_table", "reduce", "window", "join", "sliding"],
 )
 def test_an_object_of_a_class_that_nobody_names_is_refused(kind, keep):
     pipeline = Pipeline("p")

@@ -69,20 +69,6 @@ def test_a_table_behind_the_stream_joins_the_table_that_it_comes_from():
         assert ("k", ["y", "y"]) in driver.outputs("out").pairs
 
 
-def test_an_object_without_a_class_is_refused_as_with_several_tasks():
-    pipeline = Pipeline("unnamed")
-    pipeline.stream("shop.in").map(Wrapped).key_by(lambda _: "k").process(lambda *_: None)
-    with PipelineDriver(pipeline) as driver, pytest.raises(Exception, match="would come back as a dict"):
-        driver.send("in", 1)
-
-
-class Wrapped:
-    __dataclass_fields__ = ()
-
-    def __init__(self, item):
-        self.item = item
-
-
 @pytest.mark.parametrize("stages", [2, 3])
 def test_a_run_of_one_task_ends_and_counts_all(tmp_path, monkeypatch, stages):
     monkeypatch.chdir(tmp_path)

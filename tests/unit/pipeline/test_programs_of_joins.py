@@ -217,10 +217,11 @@ def test_a_filtered_table_deletes_what_no_longer_fits(run):
 
 def test_a_total_joins_a_table_and_its_changes_come_out(run):
     pipeline = Pipeline("p")
-    counts, names = pipeline.stream("kafka.in").count(), pipeline.table("kafka.names")
-    counts.join(names, pair).to("kafka.out")
+    counts = pipeline.stream("kafka.in").key_by(lambda key, _: key).count()
+    counts.join(pipeline.table("kafka.names"), pair).to("kafka.out")
     flow = run(pipeline)
-    flow.send("in", "a", 0)
+    for key in ("a", "b", "b"):
+        flow.send("in", key, 0)
     flow.send("names", "a", "ann")
     flow.send("in", "a", 0)
     flow.send("names", "a", None)

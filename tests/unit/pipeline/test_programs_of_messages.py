@@ -54,14 +54,6 @@ def test_equal_fields_of_two_streams_are_two_repartitions(run):
     assert (flow.by_key("one-counts"), flow.by_key("two-counts")) == ({"/a": [1]}, {})
 
 
-def test_a_name_of_a_stream_of_the_job_that_is_taken_is_refused():
-    pipeline = Pipeline("p")
-    numbers = pipeline.stream("kafka.in")
-    numbers.through("x")
-    with pytest.raises(ValueError, match=r"through\('x'\): the pipeline has a stream of that name"):
-        numbers.map(lambda n: n).through("x")
-
-
 def test_two_repartitions_in_a_row_count_by_the_last_key(run):
     pipeline = Pipeline("p")
     views = pipeline.stream("kafka.in").key_by(field("page"))

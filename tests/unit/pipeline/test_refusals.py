@@ -1,9 +1,11 @@
 """Pipelines that would give wrong results, or none, and are refused."""
 
+from asyncio import sleep
+
 import pytest
 
 from samzapy.errors import ConfigError, EnvironmentFailure, TaskFailed
-from samzapy.pipeline import Count, Pipeline, Sum, Tumbling, Within
+from samzapy.pipeline import Count, Pipeline, Sum, Tumbling, Within, field
 from samzapy.testing.pipeline import PipelineDriver
 
 TWO_AND_THREE = {"one": 2, "two": 3}
@@ -117,6 +119,12 @@ MISUSED = [
     (lambda one, two, rows: one.aggregate(sum=Sum("size")), r"arguments: 1\).*field\('size'\)"),
     (lambda one, two, rows: one.process(lambda n: n), "arguments: 2.*<lambda>"),
     (lambda one, two, rows: one.join(rows, "left"), "arguments: 2.*'left'"),
+    (
+        lambda one, two, rows: (one.through("x"), one.map(str).through("x")),
+        r"through\('x'\): the pipeline has a stream",
+    ),
+    (lambda one, two, rows: one.filter(sleep), "only map_async awaits a coroutine function, got <function sleep"),
+    (lambda one, two, rows: one.filter(field("a") > 1 and field("b")), r"\(a > 1\) is true or false .* with & and"),
 ]
 
 
@@ -148,10 +156,19 @@ def test_a_plan_that_gives_wrong_results_is_refused(pipeline, build, reason):
         pipeline.explain()
 
 
-KEYLESS = [
-    (lambda stream: stream.deduplicate(), "deduplicate"),
-    (lambda stream: stream.map_async(str, cache="1h"), "c"),
-]
+def test_results_that_nobody_reads_are_reported_with_their_step(pipeline, caplog):
+    pipeline.stream("kafka.in").window(Tumbling("1m")).count()
+    pipeline.explain()
+    assert caplog.messages == ["Nothing reads what step 'in-window' (window) gives: send it with to()"]
+
+
+def test_an_output_that_no_step_has_is_refused_with_the_known_ones(pipeline):
+    pipeline.stream("kafka.in").to("kafka.out")
+    with PipelineDriver(pipeline) as driver, pytest.raises(ConfigError, match=r"are kafka.in, kafka.out, got 'outs'"):
+        driver.committed("outs" if driver.outputs("out") == [] else "out")
+
+
+KEYLESS = [(lambda s: s.deduplicate(), "deduplicate"), (lambda s: s.map_async(str, cache="1h"), "c")]
 
 
 @pytest.mark.parametrize(("build", "name"), KEYLESS, ids=["deduplicate", "cache"])
@@ -164,7 +181,10 @@ def test_a_message_without_a_key_is_not_taken_for_another_one(pipeline, build, n
         driver.send("in", 1)
 
 
-KEYS = [({"key": lambda _, key=key: key}, "by-key.*a key") for key in ({"a": 1}, {"a"}, b"a", 1.5, True, None)]
+KEYS = [
+    ({"key": lambda _, key=key: key}, "by-key.*a key")
+    for key in ({"a": 1}, {"a"}, b"a", 1.5, True, None, (1, object()))
+]
 TIMES = [({"time": lambda _, at=at: at}, r"one\[0\]@0: time: expected") for at in (None, "1", 1.5, True, -1)]
 STATE = ({"process": lambda _, handle: setattr(handle, "state", 1)}, "'state'")
 TIMER = ({"process": lambda _, handle: handle.schedule(1)}, "on_timer")
