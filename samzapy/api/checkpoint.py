@@ -34,12 +34,11 @@ class Checkpoint:
     startpoints         by partition, the id of the newest startpoint that the task has followed
     event_times         the marks of the clock: the latest event time of each partition that has brought one
     senders             by intermediate partition and sender's name, the state of the sender before the offset
-    atomic              the changelog records and this checkpoint were one transaction, so the job has written nothing
-                        past these offsets
-    serdes              by store with a changelog, the stable names of the serdes of keys and values, independent of the
-                        names in the job file; empty in records of older versions
-    input_ids           by input stream, the id of the stream that the offsets are of; empty in records of older
-                        versions
+    atomic              it was one transaction with the changelog records, so the job has written nothing past these
+    serdes              by store with a changelog, the stable names of its serdes, whatever the job file calls them
+    changelog_ids       by store with a changelog, the id of that stream
+    input_ids           by input stream, the id of the stream that the offsets are of; all three are empty in records of
+                        older versions
     held_by, idle       for people: the partition or sender that held the clock back, and the sources that were idle or
                         over
     told                the last watermark that `on_watermark` was called with, -1 for none; None if there was no
@@ -60,6 +59,7 @@ class Checkpoint:
     senders: Mapping[SystemStreamPartition, Mapping[str, SenderState]] = field(default_factory=dict)
     atomic: bool = False
     serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    changelog_ids: Mapping[str, str] = field(default_factory=dict)
     input_ids: Mapping[SystemStream, str] = field(default_factory=dict)
     held_by: str = ""
     idle: tuple[str, ...] = ()

@@ -13,10 +13,11 @@ checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "startpoints": {"kafka.orders[0]": "5f0c..."},
              "event-times": {"kafka.orders[0]": 1699999999000},
              "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}},
-             "atomic": true, "serdes": {"counts": ["string", "json"]}, "input-ids": {"kafka.orders": "Xq3..."},
-             "held-by": "kafka.orders[0] (sender shop-1/Partition 0)", "idle": ["kafka.orders[1]"],
-             "told": 1699999998000, "ended-in": "5f0c...", "leader-epochs": {"kafka.orders[0]": 3}}
-             (the fields of `Checkpoint`; the last eleven are left out if they are empty)
+             "atomic": true, "serdes": {"counts": ["string", "json"]}, "changelog-ids": {"counts": "b7Y..."},
+             "input-ids": {"kafka.orders": "Xq3..."}, "held-by": "kafka.orders[0] (sender shop-1/Partition 0)",
+             "idle": ["kafka.orders[1]"], "told": 1699999998000, "ended-in": "5f0c...",
+             "leader-epochs": {"kafka.orders[0]": 3}}
+             (the fields of `Checkpoint`; the last twelve are left out if they are empty)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42,
              "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0,
@@ -118,6 +119,7 @@ class _Checkpoint(msgspec.Struct, rename="kebab", omit_defaults=True):
     senders: dict[str, dict[str, _Sender]] = {}
     atomic: bool = False
     serdes: dict[str, tuple[str, str]] = {}
+    changelog_ids: dict[str, str] = {}
     input_ids: dict[str, str] = {}
     held_by: str = ""
     idle: tuple[str, ...] = ()
@@ -127,7 +129,7 @@ class _Checkpoint(msgspec.Struct, rename="kebab", omit_defaults=True):
 
 
 #: The fields that are the same in a `Checkpoint` and its record.
-_PLAIN = ("epoch", "time_ms", "clock", "atomic", "held_by", "idle", "told", "ended_in")
+_PLAIN = "epoch", "time_ms", "clock", "atomic", "held_by", "idle", "told", "ended_in", "serdes", "changelog_ids"
 
 
 class _Partitions(msgspec.Struct):
@@ -169,7 +171,6 @@ def encode(checkpoint: Checkpoint) -> bytes:
             startpoints=_by_text(checkpoint.startpoints),
             event_times=_by_text(checkpoint.event_times),
             senders=senders,
-            serdes=dict(checkpoint.serdes),
             input_ids=_by_text(checkpoint.input_ids),
             leader_epochs=_by_text(checkpoint.leader_epochs),
             **{name: getattr(checkpoint, name) for name in _PLAIN},
@@ -191,7 +192,6 @@ def decode(value: bytes, where: str) -> Checkpoint:
             startpoints=_by_partition(read.startpoints),
             event_times=_by_partition(read.event_times),
             senders=senders,
-            serdes=read.serdes,
             input_ids={SystemStream.parse(stream): known for stream, known in read.input_ids.items()},
             leader_epochs=_by_partition(read.leader_epochs),
             **{name: getattr(read, name) for name in _PLAIN},

@@ -158,6 +158,7 @@ class ContainerBuilder:
             task.name,
             task.changelog_partition,
             committed_changelogs(self.config, start.checkpoint),
+            {} if start.checkpoint is None else start.checkpoint.changelog_ids,
             ssps=task.ssps - self.config.task.broadcast_inputs,
             starts=start.offsets,
             own_ends=own_changelog_ends(self.config, start.checkpoint),

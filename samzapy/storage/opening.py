@@ -50,7 +50,8 @@ _MOST_OPENED_AT_ONCE = 8
 class StoreOwner:
     """A task that owns stores.
 
-    - `committed`: by store, the changelog offset that its state must reach, since the inputs up to there are done.
+    - `committed`, `written_to`: by store, the changelog offset that its state must reach, since the inputs up to there
+      are done, and the id of the stream that the offset is of, where it is known.
     - `ssps`, `starts`: the task's partitions and where it starts in them, for stores that are filled from streams.
     - `own_ends`: by store, the offset after the last changelog record that the task has written; None if not known.
     - `adopted_end`: the offset up to which other records of a changelog partition, with this topic id, were adopted.
@@ -59,6 +60,7 @@ class StoreOwner:
     name: str
     changelog_partition: int
     committed: Mapping[str, int] = field(default_factory=dict)
+    written_to: Mapping[str, str] = field(default_factory=dict)
     _: KW_ONLY
     ssps: frozenset[SystemStreamPartition] = frozenset()
     starts: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
@@ -162,7 +164,8 @@ class StoreOpener:
         topic, log = self._changelogs.get(config, ssp)
         identity = self._identity(owner, spec, topic.stream_id)
         committed = owner.committed.get(config.name, -1)
-        check_end(ssp, log, committed)
+        is_another = owner.written_to.get(config.name, topic.stream_id) != topic.stream_id
+        check_end(ssp, log, committed, replaced=is_another and owner.adopted_end(ssp, topic.stream_id) <= committed)
         accepted = Acceptance(config, identity, log, delete_retention_ms(topic, config), self._clock)
         files = self._files(owner, spec)
         opened = self._furthest(owner, spec, files, accepted, provisional=provisional)

@@ -345,8 +345,9 @@ class TaskStores:
         #: The stores that streams fill: before the task starts and, if they are read-only, while it runs.
         self.sourced = {name: store for name, store in stores.items() if store.filling is not None}
         self._logged = {name: store for name, store in stores.items() if store.changelog is not None}
-        #: The serdes of each store with a changelog.
+        #: The serdes of each store with a changelog, and the id of that stream.
         self.serdes = {name: store.identity.serdes for name, store in self._logged.items()}
+        self.changelog_ids = {name: store.identity.topic_id for name, store in self._logged.items()}
         self._own = {name: store for name, store in stores.items() if not store.read_only}
         self._failure: BaseException | None = None
 

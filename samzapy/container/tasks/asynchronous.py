@@ -232,8 +232,7 @@ class AsyncMessages:
             return
         message.ended = True
         del self._in_flight[id(message)]
-        took = self._now() - message.started_at
-        self._seconds.update(took)
+        self._seconds.update(took := self._now() - message.started_at)
         self.task.seconds += took
         self._started_sum -= message.started_at
         self._events.news()
@@ -333,8 +332,7 @@ class AsynchronousExecutor(TaskExecutor):
         self._events = events
         self._clock = clock
         self._should_stop = should_stop
-        self._shutdown_ms = config.shutdown_ms
-        self._commit_max_delay_s = config.asynchronous.commit_max_delay_ms / 1000
+        self._config = config
         self._full: set[str] = set()
         self._busy, self._in_flight_s = False, in_flight_s
 
@@ -372,7 +370,7 @@ class AsynchronousExecutor(TaskExecutor):
         messages = self._all if task is None else [self._of[task.name]]
         longest_s = math.inf
         if quiet is Quiet.COMMIT:
-            longest_s = self._commit_max_delay_s
+            longest_s = self._config.asynchronous.commit_max_delay_ms / 1000
         stop_requested_at: float | None = None
         began = self._clock.monotonic()
         while awaited := [item for item in messages if item.prevents(quiet)]:
@@ -416,9 +414,9 @@ class AsynchronousExecutor(TaskExecutor):
 
     def _check_stop(self, messages: Sequence[AsyncMessages], waited_s: float) -> None:
         """Raise TaskFailed when the stop has waited too long."""
-        if messages and waited_s * 1000 > self._shutdown_ms:
+        if messages and waited_s * 1000 > self._config.shutdown_ms:
             raise TaskFailed(
-                f"messages are still in flight {self._shutdown_ms} ms (task.shutdown.ms) after the stop: "
+                f"messages are still in flight {self._config.shutdown_ms} ms (task.shutdown.ms) after the stop: "
                 f"{_in_flight(messages)}"
             )
 

@@ -273,6 +273,7 @@ class TaskInstance:
             ended_in=self.start.run_id if self._has_ended() else "",
             atomic=atomic,
             serdes=self.stores.serdes,
+            changelog_ids=self.stores.changelog_ids,
             input_ids=self.start.input_ids,
             leader_epochs={ssp: known[ssp] for ssp in offsets if ssp in known},
         )

@@ -197,17 +197,13 @@ def check_changelog(description: StreamDescription, config: StoreConfig) -> None
         raise EnvironmentFailure(f"changelog {description.stream} must be compact (is {policy}): state would be lost")
 
 
-def check_end(ssp: SystemStreamPartition, log: OffsetRange, committed: int) -> None:
-    """Raise StateLost if a changelog partition ends before the last record that the task's checkpoint counts.
-
-    `committed` is the offset of that record, -1 for none.
-    """
-    if committed >= log.upcoming:
-        raise StateLost(
-            f"changelog {ssp} ends before offset {log.upcoming}, the last checkpoint is at {committed}: "
-            "it was deleted or created again, and the state with it",
-            _START_AFRESH,
-        )
+def check_end(ssp: SystemStreamPartition, log: OffsetRange, committed: int, *, replaced: bool = False) -> None:
+    """Raise StateLost if a changelog partition ends before the last record that the task's checkpoint counts, or is of
+    another stream. `committed` is the offset of that record, -1 for none."""
+    if committed >= log.upcoming or (replaced and committed >= 0):
+        is_ = f"ends before offset {log.upcoming}" if committed >= log.upcoming else "is of another stream"
+        lost = f"changelog {ssp} {is_}, the last checkpoint is at {committed}: it was deleted or created again, and the"
+        raise StateLost(f"{lost} state with it", _START_AFRESH)
 
 
 def check_beginning(ssp: SystemStreamPartition, log: OffsetRange, committed: int) -> None:

@@ -13,12 +13,12 @@ from samzapy.admin.running import NO_DRIVER
 from samzapy.admin.take_over import adopt
 from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OutgoingRecord
+from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint.records import Adopted, adopt_ends, read_owner, write_owner
 from samzapy.cli.main import main
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import open_job
-from samzapy.errors import ForeignRecords, JobTakenOver
+from samzapy.errors import ForeignRecords, JobTakenOver, StateLost
 from samzapy.failpoints import arm
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import system_factory
@@ -36,6 +36,16 @@ def job_with(folder, guarantee="at-least-once", **keys):
 def write_as_somebody_else(job, key="a", value=100):
     job.producer.send([OutgoingRecord("counts-changelog", key.encode(), json.dumps(value).encode(), 0)])
     job.producer.flush()
+
+
+def abort_as_somebody_else(job):
+    settings = job.config.systems["mem"]
+    with closing(system_factory(settings).producer(settings, "test", "somebody-else")) as producer:
+        producer.init_transactions()
+        producer.begin()
+        producer.send([OutgoingRecord("counts-changelog", b"a", b"100", 0)])
+        producer.flush()
+        producer.abort()
 
 
 def end_run(job):
@@ -149,24 +159,30 @@ def test_what_was_adopted_says_nothing_of_a_changelog_made_anew(tmp_path):
 @pytest.mark.parametrize("when", ["stands", "runs"])
 def test_a_transaction_that_another_has_aborted_leaves_nothing_foreign(tmp_path, when):
     job = job_with(tmp_path)
-
-    def abort(_=None):
-        settings = job.config.systems["mem"]
-        with closing(system_factory(settings).producer(settings, "test", "somebody-else")) as producer:
-            producer.init_transactions()
-            producer.begin()
-            producer.send([OutgoingRecord("counts-changelog", b"a", b"100", 0)])
-            producer.flush()
-            producer.abort()
-
     if when == "stands":
         job.run()
-        abort()
+        abort_as_somebody_else(job)
     else:
-        arm("commit.1", 2, abort)
+        arm("commit.1", 2, lambda _: abort_as_somebody_else(job))
     job.send((0, "a", {"id": 3, "do": "commit"}), (0, "a", {"id": 4}))
     job.run()
     assert job.changelog() == {"a": 5}
+
+
+def test_a_changelog_created_again_and_longer_is_refused_until_adopted(tmp_path):
+    job = job_with(tmp_path)
+    job.run()
+    job.admin.delete("counts-changelog")
+    job.admin.create(StreamSpec("counts-changelog", 1, {"cleanup.policy": "compact"}))
+    # As a job that goes on over it does.
+    abort_as_somebody_else(job)
+    with pytest.raises(StateLost, match="is of another stream, the last checkpoint is at 0: it was deleted or created"):
+        job.run()
+    end_run(job)
+    adopt(job.config, [])
+    job.send((0, "a", {"id": 3}))
+    job.run()
+    assert job.changelog() == {"a": 1}
 
 
 def test_a_successors_records_are_not_foreign_to_a_late_restore(tmp_path):
