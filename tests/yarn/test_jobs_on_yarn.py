@@ -1,27 +1,16 @@
 """Jobs on a real YARN of two hosts, with the driver on a host beside: executors, their Python, and what may be lost."""
 
+import signal
 from collections.abc import Callable
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import closing
 
 import pytest
-from rigs.job_process import open_store_folders
 from yarn_cluster import DRIVER, EXECUTOR
 from yarn_job import HERE, THERE, WAIT_S, YarnJob
 
-from samzapy.verify.processes import end, gone, until, workers
+from samzapy.verify.processes import end, gone, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
-
-
-@contextmanager
-def running(job: YarnJob, *arguments: str):
-    """`samzapy run`, ended in every case."""
-    run = job.start(*arguments)
-    try:
-        yield run
-    finally:
-        run.close()
 
 
 def settled(job: YarnJob, run, after: int = 0) -> dict:
@@ -37,54 +26,10 @@ def stop(run) -> None:
     assert run.wait(WAIT_S) == 0, run.errors
 
 
-def test_executors_run_in_the_environment_that_was_packed_for_them(cluster, tmp_path, kafka, environment):
-    python = {
-        "job.spark.conf.spark.archives": f"{environment}#env",
-        "job.spark.conf.spark.pyspark.python": "./env/bin/python",
-    }
-    job = YarnJob(cluster, tmp_path, kafka, **python)
-    job.write()
-    with running(job) as run:
-        settled(job, run)
-        (worker,) = workers(cluster.everything())
-        assert worker.cmdline()[0] == "./env/bin/python"
-        assert (Path(worker.cwd()) / "env" / "pyvenv.cfg").is_file()
-        stop(run)
-    job.check()
-
-
-def test_a_standby_in_an_executor_of_its_own_takes_over_from_a_lost_one(cluster, tmp_path, kafka):
-    job = YarnJob(cluster, tmp_path, kafka, **{"job.standbytasks.replication.factor": "2"})
-    job.write()
-    with running(job) as run:
-        at_end = job.at_end()
-        before = run.until_status(lambda status: at_end(status) and copied(status), WAIT_S)
-        active, standby = sorted(cluster.processes(EXECUTOR), key=lambda each: has_copies(cluster, each))
-        assert (has_copies(cluster, active), has_copies(cluster, standby)) == (False, True)
-        job.write()
-        end([active])
-        after = settled(job, run, after=before["containers"][0]["epoch"])
-        restored = [r for r in after["restored"] if r["epoch"] > before["containers"][0]["epoch"]]
-        assert {each["source"].split(" + ")[0] for each in restored} == {"standby"}
-        stop(run)
-    job.check()
-
-
-def copied(status: dict) -> bool:
-    """Whether the standby has everything."""
-    return all(each["phase"] == "running" and each["remaining"] == 0 for each in status["standbys"])
-
-
-def has_copies(cluster, executor) -> bool:
-    """Whether the stores that an executor has open are a standby's."""
-    folders = {folder.name for folder in open_store_folders(executor, cluster.folder)}
-    return any(name.endswith(".standby-1") for name in folders)
-
-
 def test_a_job_does_not_need_the_resource_manager_until_it_needs_an_executor(cluster, tmp_path, kafka):
     job = YarnJob(cluster, tmp_path, kafka, **{"job.container.count": "2"})
     job.write()
-    with running(job) as run:
+    with closing(job.start()) as run:
         before = settled(job, run)
         cluster.kill_resource_manager()
         job.write()
@@ -105,7 +50,7 @@ def test_a_job_goes_on_elsewhere_when_a_node_manager_is_killed(cluster, tmp_path
     host."""
     job = YarnJob(cluster, tmp_path, kafka, **{"job.container.count": "3"})
     job.write()
-    with running(job) as run:
+    with closing(job.start()) as run:
         before = settled(job, run)
         (failing,) = (host for host in (HERE, THERE) if not cluster.processes(DRIVER, host))
         assert cluster.processes(EXECUTOR, failing)
@@ -123,4 +68,27 @@ def test_a_job_goes_on_elsewhere_when_a_node_manager_is_killed(cluster, tmp_path
             stop(run)
         finally:
             end(left)
+    job.check()
+
+
+@pytest.mark.parametrize("by", ["SIGPWR", "its ResourceManager"])
+def test_a_decommissioned_executor_hands_its_container_over_without_a_failure(cluster, tmp_path, kafka, by):
+    keys = {"job.container.count": "3", "job.spark.conf.spark.decommission.enabled": "true"}
+    job = YarnJob(cluster, tmp_path, kafka, **keys)
+    job.write()
+    with closing(job.start()) as run:
+        before = settled(job, run)
+        (host,) = (host for host in (HERE, THERE) if not cluster.processes(DRIVER, host))
+        leaving = cluster.processes(EXECUTOR, host)
+        if by == "SIGPWR":
+            del leaving[1:]
+            leaving[0].send_signal(signal.SIGPWR)
+        else:
+            cluster.decommission(host)
+        job.write()
+        epoch, at_end = max(c["epoch"] for c in before["containers"]), job.at_end()
+        run.until_status(lambda s: at_end(s) and max(c["epoch"] for c in s["containers"]) > epoch, WAIT_S)
+        until(lambda: all(map(gone, leaving)), "an executor waited for its host to go", WAIT_S)
+        assert settled(job, run)["failed"] == 0
+        stop(run)
     job.check()

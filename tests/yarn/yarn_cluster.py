@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -25,6 +26,7 @@ from samzapy.java import SPARK, find_java
 from samzapy.verify.processes import command_line, end, gone, until
 
 JARS = Path(__file__).parent / "hadoop" / "target" / "lib"
+SPARK_JARS = Path(str(find_spec("pyspark").origin)).parent / "jars"  # type: ignore[union-attr]
 
 _HERE = "127.0.0.1"
 _START_S = 600.0
@@ -51,6 +53,7 @@ _STATE = "LOGGED_STORE_BASE_DIR"
 _CLASS = "org.apache.hadoop.yarn.server."
 _RESOURCE_MANAGER = f"{_CLASS}resourcemanager.ResourceManager"
 _NODE_MANAGER = f"{_CLASS}nodemanager.NodeManager"
+_ADMIN = "org.apache.hadoop.yarn.client.cli.RMAdminCLI"
 _LOG = """\
 log4j.rootLogger=INFO,console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -72,6 +75,8 @@ class YarnCluster:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         ports = {each: free_port() for each in ("address", "scheduler", "resource-tracker", "admin", "webapp")}
         self._web = f"http://{_HERE}:{ports['webapp']}/ws/v1/cluster"
+        self._excluded = folder / "excluded"
+        self._excluded.touch()
         self._site = _site(ports, folder)
         self.conf = _settings(folder / "conf", self._site)
         """The folder for HADOOP_CONF_DIR of clients."""
@@ -83,6 +88,10 @@ class YarnCluster:
             self.start_resource_manager()
         for each in self._applications():
             self._end(each)
+        if excluded := self._excluded.read_text().split():
+            self.decommission()
+            for host in excluded:
+                self.lose_host(host)
         for host in self.hosts:
             if not self._runs(host):
                 end(self.of_host(host))
@@ -145,6 +154,13 @@ class YarnCluster:
         """All that the NodeManagers of these hosts have started; without a host, of all."""
         daemons = {each.pid for each in self._running.values()}
         return [each for host in hosts or self.hosts for each in self.of_host(host) if each.pid not in daemons]
+
+    def decommission(self, *hosts: str) -> None:
+        """Have the ResourceManager decommission only these hosts, when nothing runs there or after ten minutes."""
+        self._excluded.write_text("".join(f"{host}\n" for host in hosts))
+        java, classpath = str(find_java(SPARK).command), f"{self.conf}:{SPARK_JARS}/*"
+        command = [java, "-cp", classpath, _ADMIN, "-refreshNodes", "-g", "600", "-server"]
+        subprocess.run(command, timeout=_START_S, check=True)
 
     def _runs(self, host: str) -> bool:
         return host in self._running and self._running[host].poll() is None
@@ -241,6 +257,7 @@ def _site(ports: Mapping[str, int], folder: Path) -> dict[str, str]:
     return {
         **manager,
         "yarn.resourcemanager.hostname": _HERE,
+        "yarn.resourcemanager.nodes.exclude-path": str(folder / "excluded"),
         "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "200",
         # A ResourceManager that was started again goes on with the applications of the one before.
         "yarn.resourcemanager.recovery.enabled": "true",
