@@ -84,8 +84,6 @@ class TopicCheckpointManager(CheckpointManager):
         policy = topic.setting("cleanup.policy") or "compact"
         if policy != "compact":
             raise EnvironmentFailure(f"checkpoint topic {topic.stream} must be compact (is {policy}): it would be lost")
-        if topic.partitions != 1:
-            raise EnvironmentFailure(f"checkpoint topic {topic.stream} has {topic.partitions} partitions, must have 1")
 
     def read(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
         self._catch_up()

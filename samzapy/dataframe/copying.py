@@ -217,7 +217,7 @@ class OldChangelog:
             raise EnvironmentFailure(line)
         stream = changelog_of(store)
         topic = usable(clients.admin(stream.system).describe(stream.stream), store, max(tasks))
-        return cls(config, store, tasks, topic.partitions, topic.stream_id)
+        return cls(config, store, tasks, max(tasks) + 1, topic.stream_id)  # some may have been added
 
     def parts(self, clients: SystemClients, checkpoints: CheckpointManager) -> list[ChangelogPart]:
         """The partitions of the tasks, up to their ends now. Raises ConfigError for other serdes than the checkpoints

@@ -176,8 +176,8 @@ def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[
                 on_event(
                     f"warning: changelog {stream} of store '{store}' has grown from {count} to {now.partitions} "
                     f"partitions: this run goes on with the first {count}, but no start accepts it, and Kafka takes no "
-                    "partition away. Before the next start copy its entries to a changelog of another name, "
-                    f"stores.{store}.changelog (samzapy.dataframe.read_store, then write_store with place_by)"
+                    "partition away. Before the next start copy the store to another changelog: samzapy store copy "
+                    f"JOB.properties {store} --to SYSTEM.STREAM"
                 )
             elif now is not None:
                 try:
@@ -284,17 +284,17 @@ class InputsWatch:
             if now is None or now.partitions <= before.partitions:
                 continue
             change = f"{stream} has grown from {before.partitions} to {now.partitions} partitions"
-            is_followed = self._follows and stream in self._config.task.all_inputs
-            reason = self._unfit(counts) if is_followed else ""
-            if is_followed and not reason:
+            is_input = stream in self._config.task.all_inputs
+            reason = self._unfit(counts) if is_input else ""
+            if is_input and self._follows and not reason:
                 changes.append(change)
                 continue
             self._known[stream] = now
             effect = (
-                f", and the job goes on without the new ones: {reason}"
+                f", and the job goes on without the new ones, but no start accepts them: {reason}"
                 if reason
                 else ": the next start of the job reads the new ones, from their beginning"
-                if stream in self._config.task.all_inputs
+                if is_input
                 else ": its stores lack their rows until a start that reads them"
             )
             self._on_event(f"warning: {change}{effect}")

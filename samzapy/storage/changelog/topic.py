@@ -79,7 +79,8 @@ def check_described(description: StreamDescription, config: StoreConfig, partiti
     check_changelog(description, config)
     if description.partitions != partitions:
         raise EnvironmentFailure(
-            f"changelog {description.stream} has {description.partitions} partitions, job has {partitions} tasks"
+            f"changelog {description.stream} has {description.partitions} partitions, job has {partitions} tasks; if "
+            f"it has grown, copy the store: samzapy store copy JOB.properties {config.name} --to SYSTEM.STREAM"
         )
 
 
@@ -207,10 +208,8 @@ def check_end(ssp: SystemStreamPartition, log: OffsetRange, committed: int, *, r
 
 
 def check_beginning(ssp: SystemStreamPartition, log: OffsetRange, committed: int) -> None:
-    """Raise StateLost if the state of a task that has committed cannot come from the changelog alone.
-
-    Compaction never moves the beginning, so records were deleted.
-    """
+    """Raise StateLost if the state of a task that has committed cannot come from the changelog alone: compaction never
+    moves the beginning, so records were deleted."""
     if committed >= 0 and log.oldest > 0:
         raise StateLost(
             f"changelog {ssp} begins at offset {log.oldest} instead of 0: records were deleted from it and no local "

@@ -156,24 +156,6 @@ def test_an_overwrite_by_a_dataframe_reaches_the_local_stores_of_a_job_that_has_
     assert counts(read_store(spark, "job.properties", "counts")) == expected
 
 
-def test_the_entries_of_a_changelog_that_has_grown_go_on_in_another(spark, folder):
-    view(PAGES)
-    view(PAGES)
-    run_elsewhere()
-    with closing(admin()) as there:
-        there.grow("counts-log", 2 * PARTITIONS)
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        run_elsewhere()
-    assert b"counts-log has 6 partitions, job has 3 tasks" in refused.value.stderr
-    held = read_store(spark, "job.properties", "counts", columns=("key", "value", "partition")).cache()
-    assert held.count() == 40
-    Path("job.properties").write_text(JOB.replace("local.counts-log", "local.counts-log-2"))
-    write_store(held, "job.properties", "counts", place_by="partition")
-    view(["/0", "/new"])
-    assert run() == 2
-    assert counts(read_store(spark, "job.properties", "counts")) == Counter([*PAGES, *PAGES, "/0", "/new"])
-
-
 def test_a_dataframe_with_bad_rows_leaves_no_changelog_behind(spark, folder):
     refused = {
         "store 'counts': key b'/a' occurs twice: keep one row per key": "VALUES ('/a', 1L), ('/a', 2L)",

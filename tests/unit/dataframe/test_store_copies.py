@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from job_files import PARTITIONS, TASKS, JobFolder, number
+from job_files import TASKS, JobFolder, number
 
 from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.task import StreamTask
@@ -101,7 +101,7 @@ def converted(copy, source, clients, checkpoints, limit=None):
 def copied(copy, until=6):
     with copying(copy) as (source, write, claim, clients, checkpoints):
         records = sorted(converted(copy, source, clients, checkpoints), key=lambda record: record[0])
-        ensure_changelog(clients.admin("local"), copy.stores[1], PARTITIONS)
+        ensure_changelog(clients.admin("local"), copy.stores[1], source.partitions)
         travelling = TravellingJob(copy.target.raw, None)
         timed = copy.target.stores["counts"].ttl_ms is not None
         writer = PartitionWriter(travelling, "counts", TASKS, claim.run.id, copy.overwrite, 60_000, timed)
@@ -127,6 +127,16 @@ def test_a_job_continues_on_the_copy_with_equal_state_and_another_serde(tmp_path
     assert dict(job.committed(0)) == {b"/a": number(2), b"/b": number(1)}, "the old changelog is unchanged"
     with pytest.raises(ConfigError, match=r"the store was copied to local\.counts-v2"):
         prepare(job.config, until_end=True)
+
+
+def test_the_copy_of_a_changelog_that_has_grown_has_a_partition_per_task(job):
+    job.admin.grow("counts-log", 4)
+    with pytest.raises(EnvironmentFailure, match=r"has 4 partitions, .*: samzapy store copy .* counts --to"):
+        job.run()
+    copied(job.copy())
+    job.view("/a", partition=0)
+    job.run(**job.keys_of())
+    assert job.values() == {"/a": 3, "/b": 1, "/c": 1}
 
 
 def test_before_the_switch_the_old_changelog_is_in_use_and_the_copy_is_repeated(job):

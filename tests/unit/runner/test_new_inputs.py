@@ -188,16 +188,17 @@ def test_an_input_that_grows_is_read_by_the_job_that_starts_again(job, inputs):
     ]
 
 
-def test_a_growth_that_the_state_cannot_follow_is_announced_and_the_job_goes_on(job):
-    run = Run(load_job(job.flat | REFRESH))
+@pytest.mark.parametrize("keys", [REFRESH, {}])
+def test_a_growth_that_the_state_cannot_follow_is_announced_and_the_job_goes_on(job, monkeypatch, keys):
+    monkeypatch.setattr(driver, "InputsWatch", partial(InputsWatch, pace_s=0.1))
+    run = Run(load_job(job.flat | keys))
     job.task.calls.wait_for(("init",), 2)
     job.admin.grow("in", 3)
     warning = (
-        "warning: mem.in has grown from 2 to 3 partitions, and the job goes on without the new ones: mem.in has 3 "
-        "partitions, the "
-        "job's state is by 2: expected 2 or a multiple of it, which leaves every key with its task; for any other "
-        "count start "
-        "a new job (job.id), or delete the checkpoint topic and the changelogs"
+        "warning: mem.in has grown from 2 to 3 partitions, and the job goes on without the new ones, but no start "
+        "accepts them: mem.in has 3 partitions, the job's state is by 2: expected 2 or a multiple of it, which leaves "
+        "every key with its task; for any other count start a new job (job.id), or delete the checkpoint topic and the "
+        "changelogs"
     )
     run.events.wait_for((warning,), 1)
     job.send(*numbered([1]))
@@ -252,9 +253,8 @@ def test_a_changelog_that_grows_is_announced_once_with_the_way_back(job, monkeyp
     job.admin.grow("counts-changelog", 4)
     line = (
         "warning: changelog mem.counts-changelog of store 'counts' has grown from 2 to 4 partitions: this run goes on "
-        "with the first 2, but no start accepts it, and Kafka takes no partition away. Before the next start copy its "
-        "entries to a changelog of another name, stores.counts.changelog (samzapy.dataframe.read_store, then "
-        "write_store with place_by)"
+        "with the first 2, but no start accepts it, and Kafka takes no partition away. Before the next start copy the "
+        "store to another changelog: samzapy store copy JOB.properties counts --to SYSTEM.STREAM"
     )
     run.events.wait_for((line,), 1)
     job.admin.grow("counts-changelog", 6)

@@ -174,7 +174,6 @@ def test_a_changelog_created_again_and_longer_is_refused_until_adopted(tmp_path)
     job.run()
     job.admin.delete("counts-changelog")
     job.admin.create(StreamSpec("counts-changelog", 1, {"cleanup.policy": "compact"}))
-    # As a job that goes on over it does.
     abort_as_somebody_else(job)
     with pytest.raises(StateLost, match="is of another stream, the last checkpoint is at 0: it was deleted or created"):
         job.run()
