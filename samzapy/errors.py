@@ -104,10 +104,9 @@ class EnvironmentFailure(SamzapyError):
 
 
 class Unreachable(EnvironmentFailure):
-    """Raised when a system does not answer within a call's time. It may answer later.
+    """Raised when a system does not answer within a call's time. It may answer later. `service` names it.
 
-    `ask` asks it again, and raises Unreachable as long as it does not answer; None for a broker. `service` names it.
-    """
+    `ask` asks it again, and raises Unreachable as long as it does not answer; None for a broker."""
 
     outage = True
     ask: Callable[[], object] | None = None
@@ -232,12 +231,15 @@ class RecordRefused(ProducerError):
 
 
 class RecordTooLarge(RecordRefused):
-    """Raised when a record is larger than its stream accepts. `advice` names other possible causes."""
+    """Raised when a record is larger than its stream accepts, in a batch. `advice` names other possible causes."""
+
+    BATCH_BYTES = 84  # the most that a batch of one record has besides its key, value and headers
 
     def __init__(self, where: str, size: int, limit: int | None, advice: str = "") -> None:
         self.size, self.limit = size, limit
         allowed = f" > max.message.bytes {limit:,}" if limit else f": larger than the system takes{advice}"
-        super().__init__(f"{where}: record of {size:,} B{allowed}")
+        in_batch = f", {size + self.BATCH_BYTES:,} B in a batch," if limit and size <= limit else ""
+        super().__init__(f"{where}: record of {size:,} B{in_batch}{allowed}")
 
 
 class ProducerFenced(ProducerError):
@@ -293,8 +295,7 @@ class SerdeError(SamzapyError):
     """Raised when bytes do not decode or an object does not encode; the message names serde and cause.
 
     `store`: the store of the key or value, empty for a stream. `late`: the task put it at any time since its last
-    commit, since objects are serialized in batches; otherwise the error concerns the current call.
-    `refused`: that call gave a key or a value that the serde does not take, and nothing has changed.
+    commit, as objects are serialized in batches; else the current call. `refused`: nothing has changed by that call.
     """
 
     def __init__(self, message: str, *, store: str = "", late: bool = False, refused: bool = False) -> None:
@@ -359,8 +360,7 @@ class JobTakenOver(TaskMigrated):
 
     @classmethod
     def by(cls, job: str, started_ms: int, host: str, pid: int) -> JobTakenOver:
-        """The error for a take-over by the run with this start (milliseconds since 1970) and process; `pid` is 0 for a
-        command that changes the job's state."""
+        """The error for a take-over by that run, started at that time since 1970. `pid` 0: by a command on state."""
         started = datetime.fromtimestamp(started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
         who, place = ("another run of", f"{host}, pid {pid}") if pid else ("a command that changes the state of", host)
         return cls(f"{who} job '{job}' (started at {started} on {place}) has taken over")

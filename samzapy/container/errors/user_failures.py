@@ -175,7 +175,7 @@ class DeadLetters:
             if (excess := size_of(letter) - limit + _ENVELOPE_BYTES) > 0:
                 *headers, (name, text) = letter.headers or ()  # the traceback is the last one
                 letter = letter._replace(headers=[*headers, (name, (text or b"")[excess:])])
-            if (size := size_of(letter)) > limit:
+            if (size := size_of(letter)) + RecordTooLarge.BATCH_BYTES > limit:
                 about = "no input" if envelope is None else envelope.position
                 larger = "message.max.bytes of the producer, and max.message.bytes of the stream"
                 advice = f"(raise {larger}, or set task.error.produce.policy=skip)"

@@ -299,7 +299,7 @@ class RecordLimit(NamedTuple):
     def refusal(self, stream: SystemStream, record: OutgoingRecord, clock: Clock) -> RecordRefused | None:
         """The error for a record that the stream would refuse, None for one that it takes."""
         size = size_of(record)
-        if self.record_bytes is not None and size > self.record_bytes:
+        if self.record_bytes is not None and size + RecordTooLarge.BATCH_BYTES > self.record_bytes:
             return RecordTooLarge(str(stream), size, self.record_bytes)
         if self.keyed and record.key is None:
             return RecordRefused(f"{stream}: a record of a compacted stream needs a key, got None")

@@ -123,8 +123,8 @@ class UncommittedStore:
         self._noted = 0
         self._engine = engine
         self._max_bytes = max_bytes
-        self._max_record_bytes = None if max_record_bytes is None else max_record_bytes + overhead
-        self._overhead = overhead
+        self._overhead = overhead - RecordTooLarge.BATCH_BYTES
+        self._max_record_bytes = None if max_record_bytes is None else max_record_bytes + self._overhead
         #: The changes that a commit sends and writes, None meaning a deletion. Other classes only read them.
         self.changes: dict[bytes, bytes | None] = {}
         self._order = KeyOrder(self.changes)
@@ -157,10 +157,10 @@ class UncommittedStore:
 
     def _refuse_larger_than(self, limit: int, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         for key, value in zip(keys, values, strict=True):
-            size = len(key) + len(value or b"")
-            if size > limit:
+            if (size := len(key) + len(value or b"")) > limit:
                 where = f"store '{self._name}': key {key[:64]!r}"
-                raise RecordTooLarge(where, size - self._overhead, limit - self._overhead)
+                alone = size - self._overhead - RecordTooLarge.BATCH_BYTES
+                raise RecordTooLarge(where, alone, limit - self._overhead)
 
     def has(self, key: bytes) -> bool:
         """Whether the key has changed, by a deletion too."""

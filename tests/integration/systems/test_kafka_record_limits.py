@@ -121,7 +121,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", ["a size", *REFUSED])
 def test_the_policy_decides_about_what_the_broker_would_refuse(kafka_settings, kafka_admin, unique_topic, what):
-    large = OutgoingRecord("", b"k", b"x" * 2 * LIMIT), {"max.message.bytes": str(LIMIT)}
+    large = OutgoingRecord("", b"k", b"x" * (LIMIT - 50)), {"max.message.bytes": str(LIMIT)}
     record, config, *_ = REFUSED.get(what, large)
     metrics, stream = Registry(), SystemStream("kafka", unique_topic())
     kafka_admin.create(StreamSpec(stream.stream, 1, config))
