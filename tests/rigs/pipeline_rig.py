@@ -37,7 +37,7 @@ class Surroundings:
                 None if key is None else message[key].encode(),
                 json.dumps(message).encode(),
                 number % partitions,
-                1_700_000_000_000 + number,
+                timestamp=1_700_000_000_000 + number,
             )
             for number, message in enumerate(messages)
         ]
