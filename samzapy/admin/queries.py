@@ -250,7 +250,7 @@ def status_of(config: JobConfig) -> dict[str, Any]:
     here."""
     address = _page_address(config)
     if address is None:
-        raise EnvironmentFailure(f"job '{config.name}': no run on this machine has a status page")
+        raise EnvironmentFailure(f"job '{config.name}': no run here has a status page (--runner local: job.page.port)")
     with closing(CoordinatorClient(*_parts(address))) as client:
         try:
             return client.status()

@@ -20,7 +20,7 @@ class SystemStream(NamedTuple):
         system, dot, stream = text.strip().partition(".")
         if not dot and default_system:
             system, stream = default_system, system
-        if not system or not stream:
+        if not system or not stream or not set(stream).isdisjoint(" #"):
             raise ValueError(f"expected system.stream, got {text!r}")
         return cls(system, stream)
 

@@ -109,7 +109,7 @@ class FileCheckpointManager(CheckpointManager):
         except FileNotFoundError:
             return None
         except OSError as cause:
-            raise EnvironmentFailure(f"{path}: cannot read the checkpoint ({cause.strerror})") from cause
+            raise EnvironmentFailure(f"{path}: cannot be read ({cause.strerror}): task.checkpoint.path") from cause
 
     def _store(self, path: Path, data: bytes, check: Callable[[], None] = lambda: None) -> None:
         """Replace the file, durably on return. `check` is called just before the rename; if it raises, the file stays

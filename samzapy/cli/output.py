@@ -48,7 +48,7 @@ JSON = click.option(
     is_flag=True,
     expose_value=False,
     callback=lambda ctx, _, wanted: ctx.meta.__setitem__(_AS_JSON, wanted),
-    help="Print each table as a line of JSON.",
+    help="Print lines of JSON.",
 )
 _AS_JSON = "samzapy.json"
 TAKE_OVER = click.option("--take-over", is_flag=True, help="Force an unseen run on another machine to let go.")

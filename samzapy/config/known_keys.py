@@ -59,6 +59,7 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
         "stores.X.changelog and stores.X.backup.path say where state is kept",
     ),
     ("metrics.timer.*", "timers are always on"),
+    ("spark.*", "Spark's own keys go behind job.spark.conf., as in job.spark.conf.spark.executor.memory=2g"),
     (
         (
             "job.coordinator.* job.jmx.* job.autosizing.* job.debounce.* job.security.* job.diagnostics.* "
@@ -258,8 +259,7 @@ class KnownKeys:
         suspects = [key for key in keys if not self._is_known(key)]
         candidates = self._candidates() if suspects else []
         for key in suspects:
-            near = difflib.get_close_matches(key, candidates, n=1, cutoff=_NEAR)
-            nearest = near[0] if near else None
+            nearest = next(iter(difflib.get_close_matches(key, candidates, n=1, cutoff=_NEAR)), None)
             ours = key.partition(".")[0] in _OURS
             if ours or (nearest and difflib.SequenceMatcher(None, key, nearest).ratio() >= _VERY_NEAR):
                 yield key, nearest

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from samzapy.cli.output import PARENT, table
+from samzapy.cli.output import JSON, PARENT, table
 from samzapy.errors import ConfigError, EnvironmentFailure
 
 #: The folders of the package `samzapy.examples` with job files.
@@ -38,6 +38,7 @@ def examples() -> None:
 
 
 @examples.command("list")
+@JSON
 def list_examples() -> None:
     """List the examples with what they do."""
     rows = [(name, _first_sentence(path.read_text("utf-8"))) for name, path in _job_files().items()]

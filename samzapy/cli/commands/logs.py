@@ -103,9 +103,8 @@ def ps() -> None:
     """
     from samzapy.admin.running import job_processes
 
-    columns = ("job", "part", "pid", "since", "page", "log")
     rows = ((item.job, item.part, item.pid, utc(item.since_ms), item.page, item.log) for item in job_processes())
-    table("Processes of jobs", columns, rows)
+    table("Processes of jobs", ("job", "part", "pid", "since", "page", "log"), rows)
 
 
 def _container(container: dict[str, Any]) -> tuple[object, ...]:

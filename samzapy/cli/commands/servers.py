@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from samzapy.cli.output import JSON, table
 from samzapy.devkafka.broker import BROKER_FOLDER, BROKER_PORT
 from samzapy.errors import counted
 
@@ -59,17 +60,15 @@ def stop(folder: Path) -> None:
 
 @kafka.command()
 @_broker_folder
+@JSON
 @click.pass_context
 def status(ctx: click.Context, folder: Path) -> None:
     """Print the broker's address. The exit code is 3 if the broker does not run."""
     from samzapy.devkafka import DevBroker
 
-    running = DevBroker(folder).running
-    if running is None:
-        click.echo(f"no broker runs in {folder}")
-        ctx.exit(3)
-    kafka_version = f"Kafka {running.version}".strip()
-    click.echo(f"{kafka_version} answers at {running.bootstrap} (process {running.pid})")
+    rows = [(item.bootstrap, item.pid, item.version) for item in [DevBroker(folder).running] if item is not None]
+    table(f"Broker in {folder}", ("address", "pid", "version"), rows)
+    ctx.exit(0 if rows else 3)
 
 
 @click.group()
@@ -105,18 +104,16 @@ def stop_spark(folder: Path) -> None:
 
 @spark.command("status")
 @_spark_folder
+@JSON
 @click.pass_context
 def show_spark(ctx: click.Context, folder: Path) -> None:
     """Print the processes of the cluster. The exit code is 3 if no master runs."""
     from samzapy.runner.spark.standalone import HOST, MASTER, StandaloneSpark
 
     running = StandaloneSpark(folder).running()
-    if MASTER not in running:
-        click.echo(f"no Spark runs in {folder}")
-        ctx.exit(3)
-    for name, daemon in running.items():
-        what = counted(daemon.cores, "core") if daemon.cores else f"spark://{HOST}:{daemon.port}"
-        click.echo(f"{name}: {what} (process {daemon.pid})")
+    rows = [(name, item.cores or f"spark://{HOST}:{item.port}", item.pid) for name, item in running.items()]
+    table(f"Spark in {folder}", ("process", "address or cores", "pid"), rows)
+    ctx.exit(0 if MASTER in running else 3)
 
 
 @spark.command()

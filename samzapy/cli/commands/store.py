@@ -105,6 +105,7 @@ def store() -> None:
 @store.command()
 @_question
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@JSON
 @answers_by_exit_code()
 def get(question: Question, keys: tuple[str, ...]) -> None:
     """Print the entries of KEYs as lines of JSON. The exit code is 1 if a key is absent."""
@@ -129,6 +130,7 @@ def get(question: Question, keys: tuple[str, ...]) -> None:
     show_default=True,
     help="text: key, tab, value.",
 )
+@JSON
 def scan(question: Question, limit: int | None, shape: str, selected: _Selection) -> None:
     """Print entries in key order: a line of JSON each, or key, tab, value."""
     with _entries(question) as entries:

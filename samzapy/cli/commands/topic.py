@@ -182,6 +182,7 @@ def describe(address: str, systems: Systems) -> None:
 @click.option("--max", "most", type=click.IntRange(0), help="Stop after this number of records.")
 @click.option("--follow", is_flag=True, help="Wait for further records at the end, until Ctrl-C.")
 @click.option("--format", "shape", type=click.Choice(["json", "text"]), default="json", show_default=True)
+@JSON
 @_key_serde
 @_msg_serde
 def read(address: str, systems: Systems, most: int | None, shape: str, **options: Any) -> None:

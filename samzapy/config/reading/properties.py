@@ -141,7 +141,7 @@ def read(source: Path | str | Mapping[str, str], *, strict: bool = False) -> Sou
     if isinstance(source, Mapping):
         return Source({str(key).strip(): str(value).strip() for key, value in source.items()})
     path = Path(source)
-    if path.suffix == ".py":
+    if path.suffix in {".py", ".yaml", ".yml", ".json"}:
         raise _unreadable(f"{path}: expected a job file of key=value lines, or a pipeline as {path.stem}:NAME")
     try:
         data = path.read_bytes()

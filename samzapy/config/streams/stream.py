@@ -185,9 +185,9 @@ class StreamNames:
         """The stream that `key` calls `name`. Notes a problem for a system that is not configured, and for a name of
         neither form: then the result is None."""
         try:
-            stream = self.ids[name] if name in self.ids else SystemStream.parse(name, self.default_system)
+            stream = self.ids.get(name) or SystemStream.parse(name, self.default_system)
         except ValueError:
-            reader.problem(key, "expected system.stream or the id of a stream", name)
+            reader.problem(key, "expected system.stream or the id of a stream, and commas between several", name)
             return None
         check_system(reader, key, stream.system, self.systems)
         return stream

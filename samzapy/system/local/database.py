@@ -260,7 +260,7 @@ class Log(ABC):
         """The error for a failed statement."""
         if "locked" in str(cause):
             return RetriableError(f"{self}: locked by another process for {PATIENCE_S:g} s")
-        return EnvironmentFailure(f"{self}: {cause}")
+        return EnvironmentFailure(f"{self}: {cause}; see systems.{self.system}.path")
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ def port(tmp_path, monkeypatch):
 
 
 def pids(text):
-    return {name: int(pid) for name, pid in re.findall(r"^(\S+): .*\(process (\d+)\)$", text, re.MULTILINE)}
+    return {name: int(pid) for name, pid in re.findall(r"^  (\S+) .* (\d+)$", text, re.MULTILINE)}
 
 
 def test_a_killed_worker_comes_back_with_the_next_start_and_stop_ends_all(port):
-    assert samzapy("status") == (3, "no Spark runs in .samzapy/spark\n")
+    assert samzapy("status") == (3, "Spark in .samzapy/spark\n  none\n\n")
     started = samzapy("start", "--workers", "2", "--port", port)
     assert started == (0, f"Spark answers at spark://127.0.0.1:{port}, with 2 workers; logs are in .samzapy/spark\n")
     before = pids(samzapy("status")[1])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -77,8 +79,8 @@ class Terminal:
         )
 
     def type(self, step: Typed) -> None:
-        """Run a command. Raises NoProgress if it fails, or prints other lines than those of the page."""
-        answer = ""
+        """Run a command, and print its seconds. Raises NoProgress if it fails, or lacks lines of the page."""
+        answer, began = "", time.monotonic()
 
         def is_as_the_page_says() -> bool:
             nonlocal answer
@@ -88,6 +90,7 @@ class Terminal:
             return not missing and (code == 0 or bool(step.expected))
 
         until(is_as_the_page_says, lambda: answer, _LONGEST_WAIT_S if _WAITS.match(step.command) else 0)
+        sys.stdout.write(f"{time.monotonic() - began:6.1f} s  {step.command.splitlines()[0]}\n")
 
     def _run(self, command: str) -> tuple[int, str]:
         assert self._shell.stdin is not None
@@ -116,8 +119,7 @@ def _masked(line: str) -> str:
 
 
 def _missing(expected: list[str], output: str) -> list[str]:
-    """The lines of the page that the output lacks, in this order; a line with an ellipsis alone is any number of
-    lines."""
+    """The page's lines that the output lacks, in this order; a line of an ellipsis stands for any number of lines."""
     printed = iter([_masked(line) for line in output.splitlines()])
     wanted = [line for line in expected if line.strip() != "..."]
     return [line for line in wanted if not any(_masked(line) in each for each in printed)]

@@ -107,83 +107,72 @@ MISTAKES = {
     "misspelt option": Mistake(2, "option", "--untilend", "--until-end", command=(*RUN, "--untilend")),
     "override without =": Mistake(2, "--config", "task.commit.ms", "KEY=VALUE", command=(*RUN, "-c", "task.commit.ms")),
     "misspelt key": Mistake(
-        2, "task.comit.ms", "unknown", "task.commit.ms?", {"task.comit.ms": "1"}, command=(*RUN, "--strict")
-    ),
+        2, "task.comit.ms", "unknown", "task.commit.ms?", {"task.comit.ms": "1"}, command=(*RUN, "--strict")),
     "no name": Mistake(2, "job.name", "required", "e.g. page-views", {"job.name": None}),
     "a comment": Mistake(2, "job.container.count", "'2 # x'", "no comment here", {"job.container.count": "2 # x"}),
     "no dead letters": Mistake(
-        2, "task.dead.letter.stream", "task.error.process.policy", "e.g. ", {"task.error.process.policy": "dead-letter"}
-    ),
+        2, "task.dead.letter.stream", "task.error.process.policy", "e.g", {"task.error.process.policy": "dead-letter"}),
     "unknown system": Mistake(2, "task.inputs", "'kafkaa'", "known: local", {"task.inputs": "kafkaa.in"}),
     "missing topic": Mistake(3, "topic", "'inn'", "log.db); create it with: samzapy", {"task.inputs": "local.inn"}),
     "no such module": Mistake(
-        2, "task.class", "'no_such_tasks:Task'", "next to its file", {"task.class": "no_such_tasks:Task"}
-    ),
+        2, "task.class", "'no_such_tasks:Task'", "next to its file", {"task.class": "no_such_tasks:Task"}),
     "module with .py": Mistake(2, "task.class", "MODULE.py", "without .py", {"task.class": "MODULE.py:Task"}),
     "syntax error": Mistake(2, "MODULE.py, line 9", "SyntaxError", ITS_EXCEPTION, body="self.store.put(1 2)"),
     "constructor with arguments": Mistake(
-        2, "task.class", "WithArguments()", "use init", {"task.class": "MODULE:WithArguments"}
-    ),
+        2, "task.class", "WithArguments()", "use init", {"task.class": "MODULE:WithArguments"}),
     "misspelt process": Mistake(2, "task.class", "Misspelt", "process(envelope, ", {"task.class": "MODULE:Misspelt"}),
     "wrong signature": Mistake(2, "task.class", "(self, envelope)", "collector", {"task.class": "MODULE:Short"}),
     "async process": Mistake(2, "task.class", "Asynchronous", "CoroutineTask", {"task.class": "MODULE:Asynchronous"}),
     "window never called": Mistake(0, "task.window.ms", "-1", "e.g. to 10s", {"task.class": "MODULE:Windowed"}),
     "unknown store": Mistake(
-        1, "stores.counts.factory", "'counts'", "known: s", {"task.class": "MODULE:UnknownStore"}
-    ),
+        1, "stores.counts.factory", "'counts'", "known: s", {"task.class": "MODULE:UnknownStore"}),
     "wrong type into a store": Mistake(
-        1, BODY, "local.in[0]@0", "stores.s.msg.serde", {}, "self.store.put(envelope.key, {1})"
-    ),
+        1, BODY, "local.in[0]@0", "stores.s.msg.serde", {}, "self.store.put(envelope.key, {1})"),
     "wrong type of a key": Mistake(1, BODY, "key 1", "stores.s.key.serde", {}, "self.store.put(1, 1)"),
     "key of a stream without a serde": Mistake(
-        1, BODY, "got bytes", "samza.key.serde", {"systems.local.samza.key.serde": None}, "self.store.get(envelope.key)"
-    ),
+        1, BODY, "bytes", "samza.key.serde", {"systems.local.samza.key.serde": None}, "self.store.get(envelope.key)"),
     "None into a store": Mistake(1, BODY, "'k0'", "delete the key instead", {}, "self.store.put(envelope.key, None)"),
     "output that is no JSON": Mistake(1, BODY, "got set", "json serde takes", {}, SEND.format("self.output, {1}")),
     "output without serde": Mistake(
         1, BODY, "got dict", "systems.local.samza.msg.serde",
-        {"systems.local.samza.msg.serde": None}, SEND.format("self.output, {}"),
-    ),
+        {"systems.local.samza.msg.serde": None}, SEND.format("self.output, {}")),
     "input without serde": Mistake(
         1, BODY, "TypeError", "systems.local.samza.msg.serde",
-        {"systems.local.samza.msg.serde": None}, "envelope.message['a']",
-    ),
+        {"systems.local.samza.msg.serde": None}, "envelope.message['a']"),
     "input of another serde": Mistake(
-        1, "local.in[0]@0", "got 8", "systems.local.samza.msg.serde", {"systems.local.samza.msg.serde": "integer"}
-    ),
+        1, "local.in[0]@0", "got 8", "systems.local.samza.msg.serde", {"systems.local.samza.msg.serde": "integer"}),
     "output to an unknown system": Mistake(
-        1, BODY, "'kafak'", "systems.kafak.samza.factory", {}, SEND.format("SystemStream('kafak', 'out'), 1")
-    ),
+        1, BODY, "'kafak'", "systems.kafak.samza.factory", {}, SEND.format("SystemStream('kafak', 'out'), 1")),
     "output to a missing topic": Mistake(
-        3, "topic", "'nowhere'", "samzapy topic create", {}, SEND.format("SystemStream('local', 'nowhere'), 1")
-    ),
+        3, "topic", "'nowhere'", "samzapy topic create", {}, SEND.format("SystemStream('local', 'nowhere'), 1")),
     "process returns": Mistake(1, BODY.replace("9", "8"), "a dict", "collector.send", {}, "return envelope.message"),
     "no text": Mistake(1, BODY, "E: its", "TypeError", {}, "raise type('E', (Exception,), {'__str__': abs})"),
     "an exception": Mistake(1, BODY, "KeyError: 'b'", ITS_EXCEPTION, {}, "envelope.message['b']"),
     "state folder": Mistake(
-        3, "job.logged.store.base.dir", "/dev/null/", "can be written", {"job.logged.store.base.dir": "/dev/null/state"}
-    ),
+        3, "job.logged.store.base.dir", "/dev/null/", "be written", {"job.logged.store.base.dir": "/dev/null/state"}),
     "log folder": Mistake(0, "job.log.dir", "/dev/null/logs", "No log file", {"job.log.dir": "/dev/null/logs"}),
     "different partitions": Mistake(
-        0, "task.inputs", "local.in=1 local.other=3", "do not meet", {"task.inputs": "local.in,local.other"}
-    ),
+        0, "task.inputs", "local.in=1 local.other=3", "do not meet", {"task.inputs": "local.in,local.other"}),
     "no broker": Mistake(3, "consumer.bootstrap.servers", "127.0.0.1:9 ", "start the broker", KAFKA),
     "a server that is no broker": Mistake(
         3, "consumer.bootstrap.servers", "127.0.0.1:PORT", "correct ",
-        KAFKA | {"systems.kafka.consumer.bootstrap.servers": "127.0.0.1:PORT"},
-    ),
+        KAFKA | {"systems.kafka.consumer.bootstrap.servers": "127.0.0.1:PORT"}),
     "local state on a cluster": Mistake(
         2, "systems.local.samza.factory", "spark://127.0.0.1:1", "samzapy kafka start",
-        command=("run", "job.properties", "--master", "spark://127.0.0.1:1"),
-    ),
+        command=("run", "job.properties", "--master", "spark://127.0.0.1:1")),
     "no master": Mistake(
         3, "job.spark.master", "127.0.0.1:1: Connection refused", "start it",
         KAFKA | {name: None for name in JOB if name.startswith(("systems.", "stores."))},
-        command=("run", "job.properties", "--master", "spark://127.0.0.1:1"),
-    ),
+        command=("run", "job.properties", "--master", "spark://127.0.0.1:1")),
     "status of a job that does not run": Mistake(
-        3, "job 'first'", "status page", "no run on this machine", command=("status", "job.properties")
-    ),
+        3, "job 'first'", "status page", "job.page.port", command=("status", "job.properties")),
+    "blank for a comma": Mistake(2, "task.inputs", "'local.in local.o'", "commas", {"task.inputs": "local.in local.o"}),
+    "partition of an input": Mistake(2, "task.inputs", "'local.in#0'", "system.stream", {"task.inputs": "local.in#0"}),
+    "Spark's own key": Mistake(0, "spark.app.name", "no effect", "job.spark.conf.", {"spark.app.name": "first"}),
+    "YAML": Mistake(2, "config", "job.yaml", "key=value lines", command=("run", "job.yaml")),
+    "no database": Mistake(3, "systems.local.path", "/code)", "open", {"systems.local.path": "code"}),
+    "a file for a folder": Mistake(3, "task.checkpoint.path", "log.db/", "Not a directory", {
+        "task.checkpoint.factory": "file", "task.checkpoint.path": "log.db"}),
 }  # fmt: skip
 #: Words that stand for a place which is neither a key nor a line of code.
 OTHER_PLACES = r"command|option|config|topic|job '|--config"
