@@ -10,8 +10,8 @@ from samzapy.admin.job_check import Warn, reading
 from samzapy.admin.store_queries import Question, store_entries
 from samzapy.admin.user_code import JobCode
 from samzapy.api.checkpoint import JobRecord, JobRun
+from samzapy.checkpoint.managers import one_pass
 from samzapy.checkpoint.records import read_changelog_partitions, read_owner
-from samzapy.checkpoint.topic import one_pass
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.job.planner import from_json

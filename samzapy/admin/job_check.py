@@ -16,8 +16,8 @@ from samzapy.admin.user_code import JobCode
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, SystemAdmin
+from samzapy.checkpoint.managers import one_pass, wait_at_most
 from samzapy.checkpoint.records import read_changelog_partitions, read_owner, refuse_copied, startpoints_from_json
-from samzapy.checkpoint.topic import one_pass, wait_at_most
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.guarantee_warnings import GuaranteeWarning, weak_copies

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import psutil
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
+from samzapy.checkpoint.managers import one_pass
 from samzapy.checkpoint.records import read_owner
-from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import RunEnd, open_job

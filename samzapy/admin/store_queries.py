@@ -23,8 +23,8 @@ from samzapy.admin.streams import Literal, Range, Record, as_text, records
 from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
+from samzapy.checkpoint.managers import wait_at_most
 from samzapy.checkpoint.records import read_changelog_partitions
-from samzapy.checkpoint.topic import wait_at_most
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig

@@ -9,8 +9,7 @@ from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, RecordHistory
 from samzapy.api.system import StreamSpec, SystemProducer
-from samzapy.checkpoint.files import FileCheckpointManager
-from samzapy.checkpoint.topic import Clients, TopicCheckpointManager
+from samzapy.checkpoint.managers import Clients, FileCheckpointManager, TopicCheckpointManager
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig, checkpoint_topic
 from samzapy.errors import ConfigError

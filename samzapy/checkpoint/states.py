@@ -25,7 +25,7 @@ import msgspec
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, read_to
-from samzapy.checkpoint.topic import Clients
+from samzapy.checkpoint.managers import Clients
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig, state_checkpoint_topic
 from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError

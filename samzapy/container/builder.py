@@ -10,8 +10,8 @@ from typing import NamedTuple
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.context import MetricsRegistry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.checkpoint.managers import one_pass
 from samzapy.checkpoint.records import Adopted, Startpoint, startpoints_from_json
-from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee_warnings import GUARANTEE

@@ -19,8 +19,8 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.api.task import AnyTask, AsyncStreamTask, BatchTask, CoroutineTask, TimerTask, WindowableTask
+from samzapy.checkpoint.managers import one_pass
 from samzapy.checkpoint.records import read_changelog_partitions
-from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.task import Guarantee

@@ -42,7 +42,7 @@ from typing import final
 
 from samzapy.admin.running import has_ended, may_answer
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
-from samzapy.checkpoint.topic import wait_at_most
+from samzapy.checkpoint.managers import wait_at_most
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import HandoverRequest, JobRecords, Ownership

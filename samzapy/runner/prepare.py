@@ -19,8 +19,8 @@ from samzapy.admin.user_code import JobCode, checked_code
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, CopartitionedTask, StreamTask
+from samzapy.checkpoint.managers import one_pass
 from samzapy.checkpoint.records import peek_owner, read_changelog_partitions, refuse_copied, write_changelog_partitions
-from samzapy.checkpoint.topic import one_pass
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig, checkpoint_stream
 from samzapy.config.reading.keys import keys_of

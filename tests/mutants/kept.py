@@ -458,7 +458,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/unit/checkpoint",),
     ),
     Mutant(
-        "samzapy/checkpoint/topic.py",
+        "samzapy/checkpoint/managers.py",
         "if known is None or checkpoint.epoch >= known.epoch:",
         "if True:",
         ("tests/contract/checkpoint/test_checkpoint_contract.py",),

@@ -27,8 +27,8 @@ import msgspec
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.codec import owner_of, owner_record
+from samzapy.checkpoint.managers import one_pass
 from samzapy.checkpoint.records import read_owner
-from samzapy.checkpoint.topic import one_pass
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.errors import JobTakenOver, RestoreError

@@ -9,10 +9,9 @@ The last two use event time. Their results depend only on the contents of the pa
 task reads different partitions, on the moments of `window`, or on restarts.
 """
 
-from samzapy.operators.joins.as_of import AsOfJoin
 from samzapy.operators.joins.pending import TimeRules
 from samzapy.operators.joins.stream_stream import StreamStreamJoin, Within
-from samzapy.operators.joins.tables import StreamTableJoin, TableTableJoin
+from samzapy.operators.joins.tables import AsOfJoin, StreamTableJoin, TableTableJoin
 from samzapy.operators.joins.values import Joined, Side
 
 __all__ = ["AsOfJoin", "Joined", "Side", "StreamStreamJoin", "StreamTableJoin", "TableTableJoin", "TimeRules", "Within"]

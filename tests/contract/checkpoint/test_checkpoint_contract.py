@@ -14,7 +14,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import codec
 from samzapy.checkpoint.codec import CHECKPOINT, SAMZA_CHECKPOINT, RecordKey, encode_key
-from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.managers import FileCheckpointManager, TopicCheckpointManager
 from samzapy.checkpoint.records import (
     peek_owner,
     peek_owners,
@@ -23,7 +23,6 @@ from samzapy.checkpoint.records import (
     write_changelog_partitions,
     write_owner,
 )
-from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import EnvironmentFailure, RestoreError
 from samzapy.testing import ManualClock

@@ -14,8 +14,8 @@ from samzapy.admin.running import ask_to_drain, wait_for_drain
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.managers import TopicCheckpointManager
 from samzapy.checkpoint.records import write_owner
-from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import Ownership

@@ -13,7 +13,7 @@ from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint import checkpoint_topic, codec, manager_for
-from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.managers import FileCheckpointManager
 from samzapy.checkpoint.records import read_changelog_partitions, starting_offset, write_changelog_partitions
 from samzapy.checkpoint.states import state_checkpoints
 from samzapy.config.loader import load_job

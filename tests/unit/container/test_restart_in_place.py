@@ -9,7 +9,7 @@ from jobs.memory_job import MemoryJob
 
 from samzapy.api.checkpoint import JobRecord
 from samzapy.checkpoint import CheckpointManagerFactory
-from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.managers import FileCheckpointManager
 from samzapy.checkpoint.records import write_owner
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.managers import FileCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.wire import Place
