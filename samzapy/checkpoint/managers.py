@@ -1,5 +1,5 @@
-"""Keep checkpoints: in a compacted topic with one partition, on any system, or in files, for jobs with all containers on
-one file system.
+"""Keep checkpoints: in a compacted topic with one partition, on any system, or in files, for jobs with all containers
+on one file system.
 """
 
 from __future__ import annotations

@@ -278,9 +278,9 @@ def build_container(
     watch = _watch(config, model, clock, process)
     stores = CommittedStores()
     header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
-    new_clients = partial(job_clients, config, f"{model.id}-metrics")
     tasks = frozenset(task.name for task in model.tasks)
-    reporting = Reporting(config.metrics_reporters, header, tasks, metrics, new_clients, clock)
+    clients_of_metrics = job_clients(config, f"{model.id}-metrics")
+    reporting = Reporting(config.metrics_reporters, header, tasks, metrics, clients_of_metrics, clock)
     return RestartingContainer(
         build=build,
         lease=lease,
@@ -295,7 +295,7 @@ def build_container(
 def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: ContainerProcess) -> ContainerWatch:
     wanted = config.supervision
     group = config.job_name if wanted.mirror else ""
-    lag = LagWatch(model.ssps, partial(job_clients, config, f"{model.id}-lag"), clock, group=group)
+    lag = LagWatch(model.ssps, job_clients(config, f"{model.id}-lag"), clock, group=group)
     on_stalled = process.on_stalled if wanted.stall_fails else ignore_stall
     return ContainerWatch(lag, clock, wanted.stall_ms / 1000, process.lines, on_stalled)
 

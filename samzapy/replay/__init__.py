@@ -7,7 +7,6 @@ consumers have no group and read committed records.
     plan         from a request to the state and the records of a replay
     history      the commits that the checkpoint topic still has, and whether a changelog still has their state
     past         clients that only read, and end where the replay ends; the input records in order
-    attempt      one container with one task, a step at a time
+    attempt      one container with one task, a step at a time; its class under watch: failures, the debugger
     recording    outputs and changes of state, by step
-    user_class   the task's class under watch: failures, the debugger
 """

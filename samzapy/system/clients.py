@@ -142,8 +142,8 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 
 class SystemClients:
-    """One admin and one producer per system, any number of consumers. Never made before a fork, never kept across
-    runs."""
+    """One admin and one producer per system, any number of consumers, made when they are first used, also after a
+    `close`. Never made before a fork, never kept across runs."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class SystemClients:
         self._admins: dict[str, SystemAdmin] = {}
         self._producers: dict[str, SystemProducer] = {}
         self._consumers: list[SystemConsumer] = []
-        self._measured: list[tuple[str, MeasuredClient]] = []
+        self._measured: dict[str, MeasuredClient] = {}
         self._stream_ids: dict[SystemStream, str] = {}
 
     def admin(self, system: str) -> SystemAdmin:
@@ -275,7 +275,7 @@ class SystemClients:
         """The numbers of all clients, closed ones included, as `SYSTEM/CLIENT/NAME`; from any thread, one at a time."""
         return {
             f"{place}/{name}": value
-            for place, client in list(self._measured)
+            for place, client in list(self._measured.items())
             for name, value in client.metrics().items()
         }
 
@@ -299,7 +299,7 @@ class SystemClients:
 
     def _measure(self, place: str, client: SystemConsumer | SystemProducer) -> None:
         if isinstance(client, MeasuredClient):
-            self._measured.append((place, client))
+            self._measured[place] = client
 
     def _factory(self, system: str) -> SystemFactory:
         if system not in self._factories:

@@ -3,7 +3,7 @@ positions to a consumer group.
 
 1. One request for all partitions of a system, which the client splits by broker. A broker that does not answer holds up
    this thread alone. Other threads see the age of the last answer, so a container that cannot reach its broker says so.
-   The clients of a failed poll are closed; the next poll makes new ones.
+   The clients of a failed poll are closed; the next poll connects anew.
 2. The oldest unprocessed record is younger than the last processed record, and came after the last poll at which the
    partition ended before it. Its age counts from the later of the two; without either, from the first poll. The time of
    a processed record is compared with the wall clock only once, so setting the clock does not change the age in a
@@ -110,20 +110,20 @@ class LagWatch:
     def __init__(
         self,
         ssps: Collection[SystemStreamPartition],
-        new_clients: Callable[[], SystemClients],
+        clients: SystemClients,
         clock: Clock,
         period_s: float = 5.0,
         group: str = "",
         outages: Outages = OUTAGES,
     ) -> None:
-        """Connects to nothing yet. `period_s`: seconds between two polls. `group`: the consumer group for the
-        positions, empty for none. `outages`: where a lag that is unknown for a lack of answers is logged."""
+        """Connects to nothing yet. `clients`: for this watch alone. `period_s`: seconds between two polls. `group`: the
+        consumer group for the positions, empty for none. `outages`: where a lag that is unknown for a lack of answers
+        is logged."""
         self._ssps = sorted(ssps)
-        self._new_clients = new_clients
+        self._clients = clients
         self._clock = clock
         self._group = group
         self._period_s, self.outages = period_s, outages
-        self._clients: SystemClients | None = None
         self._progress: Callable[[], Progress] = Progress
         self._seen: dict[SystemStreamPartition, EndsSeen] = {ssp: EndsSeen() for ssp in self._ssps}
         self._lags: Measured[dict[str, PartitionLag]] | None = None
@@ -211,10 +211,9 @@ class LagWatch:
         """One poll. Whatever it raises is remembered, and the next poll asks again, with other clients."""
         began, progress = self._clock.monotonic(), self._progress()
         try:
-            clients = self._clients = self._clients or self._new_clients()
-            ends = clients.ends(self._ssps)
+            ends = self._clients.ends(self._ssps)
             behind = [ssp for ssp, end in ends.items() if progress.positions.get(ssp, end) < end]
-            readable = clients.ends(behind, committed=True) if behind else {}
+            readable = self._clients.ends(behind, committed=True) if behind else {}
         except Exception as cause:  # a container without polls would seem to stall
             self._cause = cause
             logger.debug("The ends of the inputs are not known: %s", cause, exc_info=True)
@@ -263,14 +262,11 @@ class LagWatch:
         changed = {ssp: offset for ssp, offset in committed.items() if self._mirrored.get(ssp) != offset}
         if not self._group or not changed:
             return
-        clients = self._clients = self._clients or self._new_clients()
-        clients.mirror(self._group, changed)
+        self._clients.mirror(self._group, changed)
         self._mirrored.update(changed)
 
     def _close(self) -> None:
-        clients, self._clients = self._clients, None
-        if clients is not None:
-            try:
-                clients.close()
-            except Exception as cause:  # noqa: BLE001  # a reader of ends never ends a job
-                logger.debug("Closing the clients of the lag: %s", cause)
+        try:
+            self._clients.close()
+        except Exception as cause:  # noqa: BLE001  # a reader of ends never ends a job
+            logger.debug("Closing the clients of the lag: %s", cause)

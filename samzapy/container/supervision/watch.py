@@ -166,15 +166,14 @@ class Reporting:
         header: SnapshotHeader,
         tasks: frozenset[str],
         metrics: Registry,
-        new_clients: Callable[[], SystemClients],
+        clients: SystemClients,
         clock: Clock,
     ) -> None:
         """Connects to nothing yet; without `wanted` reporters nothing is ever started. `header` names the container in
-        each snapshot of `metrics`; `tasks` names the groups that belong to tasks; `new_clients` makes clients for this
-        thread alone. Raises EnvironmentFailure for a reporter's library that is not installed."""
+        each snapshot of `metrics`; `tasks` names the groups that belong to tasks; `clients`: for this thread
+        alone. Raises EnvironmentFailure for a reporter's library that is not installed."""
         self._host = header.host.encode()
-        self._new_clients = new_clients
-        self._clients: SystemClients | None = None
+        self._clients = clients
         self._reporters = reporters(wanted, metrics, header, self._publisher, clock, tasks)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="samzapy-metrics", daemon=True)
@@ -204,7 +203,6 @@ class Reporting:
 
         def publish(snapshot: bytes) -> None:
             try:
-                self._clients = self._clients or self._new_clients()
                 producer = self._clients.producer(stream.system)
                 producer.send([OutgoingRecord(stream.stream, None, snapshot, partition_key=self._host)])
                 producer.flush(_ACK_S)
@@ -216,9 +214,7 @@ class Reporting:
         return publish
 
     def _close(self) -> None:
-        clients, self._clients = self._clients, None
         try:
-            if clients is not None:
-                clients.close()
+            self._clients.close()
         except Exception as cause:  # noqa: BLE001  # metrics never end a job
             logger.warning("Closing the metrics' clients: %s", cause)

@@ -85,18 +85,16 @@ def debugged(job, *arguments, typed):
     return done.returncode, done.stdout
 
 
-def test_the_debugger_opens_where_the_message_has_failed(replay):
-    code, output = debugged(replay.job, "--until", "3", "--pdb", typed="p message\nq\n")
-    assert "raise ValueError" in output
-    assert "{'bad': 'this'}" in output
-    assert code == 1
-
-
-def test_the_debugger_opens_before_the_last_message(replay):
-    code, output = debugged(replay.job, "--until", "2", "--break", typed="p envelope.key\nc\n")
-    assert "-> self.count(envelope, collector, coordinator)" in output
-    assert "'/b'" in output
-    assert code == 0
+@pytest.mark.parametrize(
+    ("arguments", "typed", "line", "value", "ends_with"),
+    [
+        (("3", "--pdb"), "p message\nq\n", "raise ValueError", "{'bad': 'this'}", 1),
+        (("2", "--break"), "p envelope.key\nc\n", "-> self.count(envelope, collector, coordinator)", "'/b'", 0),
+    ],
+)
+def test_the_debugger_opens_at_the_message(replay, arguments, typed, line, value, ends_with):
+    code, output = debugged(replay.job, "--until", *arguments, typed=typed)
+    assert (line in output, value in output, code) == (True, True, ends_with)
 
 
 @pytest.mark.parametrize("failure", [RetriableError("the leader is away"), RestoreStalled("no records")])

@@ -1,10 +1,13 @@
+from itertools import count
+from types import SimpleNamespace
+
 import pytest
 
 from samzapy.api.system import SystemFactory, SystemSettings
 from samzapy.config.reading.classes import SYSTEMS
 from samzapy.errors import ConfigError
 from samzapy.replay.past import PastFactory
-from samzapy.system.clients import load_factory, system_factory, traits_of
+from samzapy.system.clients import SystemClients, load_factory, system_factory, traits_of
 from samzapy.system.local.factory import LocalSystemFactory, MemorySystemFactory
 
 
@@ -79,3 +82,13 @@ def test_a_system_says_whether_its_producer_compresses(factory, producer, expect
     settings = SystemSettings("s", SYSTEMS.short[factory], producer=producer)
     real = load_factory(settings)
     assert [each.traits(settings).compresses for each in (real, PastFactory(real, None))] == [expected] * 2
+
+
+def test_closed_clients_are_made_again_and_counted_in_place_of_the_old():
+    made = (SimpleNamespace(metrics=lambda n=n: {"nth": n}, close=bool) for n in count(1))
+    factory = SimpleNamespace(producer=lambda *_: next(made))
+    clients = SystemClients({"s": SystemSettings("s", "memory")}, lambda _: factory, "test")
+    clients.producer("s")
+    clients.close()
+    clients.producer("s")
+    assert clients.metrics() == {"s/producer/nth": 2}

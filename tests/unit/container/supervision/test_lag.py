@@ -49,7 +49,7 @@ def broker():
 
 
 def watch(broker, clock, progress, **given):
-    made = LagWatch([A, B], lambda: broker, clock, **given, outages=Outages(clock))
+    made = LagWatch([A, B], broker, clock, **given, outages=Outages(clock))
     made.follow(lambda: progress)
     return made
 
@@ -91,6 +91,7 @@ def test_a_stale_lag_is_one_warning_and_one_line_when_it_is_back(broker, clock, 
         assert level == "WARNING"
         assert line.startswith("The lag of the inputs is unknown: not measured for 16 s (")
         assert len(between) == reminders
+        assert broker.away, "its clients were not closed"
         broker.ends, broker.away = ends, False
         lag.poll()
         assert lag.take().at == clock.monotonic()
@@ -112,29 +113,9 @@ def test_a_look_that_hangs_makes_the_lag_stale_all_the_same(broker, clock, caplo
     assert clock.monotonic() - taken.at >= 30
 
 
-def test_the_client_of_a_failed_look_is_closed_and_another_is_made(clock):
-    made = []
-
-    def clients():
-        made.append(Broker(a=10, b=5))
-        return made[-1]
-
-    lag = LagWatch([A, B], clients, clock)
-    lag.follow(lambda: Progress({A: 7, B: 5}))
-    lag.poll()
-    lag.poll()
-    assert len(made) == 1
-    made[0].ends = lambda ssps: (_ for _ in ()).throw(Unreachable("no answer"))
-    lag.poll()
-    assert made[0].away
-    lag.poll()
-    assert len(made) == 2
-    assert lag.take().value[str(A)].lag == 3
-
-
 def test_no_position_is_newer_than_the_end_next_to_it(broker, clock):
     progress, ends = {"now": Progress({A: 7, B: 5})}, broker.ends
-    lag = LagWatch([A, B], lambda: broker, clock)
+    lag = LagWatch([A, B], broker, clock)
     lag.follow(lambda: progress["now"])
 
     def slow(ssps, **more):

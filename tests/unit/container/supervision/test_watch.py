@@ -59,7 +59,7 @@ def lines():
 
 @pytest.fixture
 def lag(clock):
-    return LagWatch([], lambda: None, clock)
+    return LagWatch([], None, clock)
 
 
 @pytest.fixture
@@ -108,11 +108,15 @@ def test_a_failure_that_did_not_end_the_attempt_is_in_one_report(watch):
 def silent(clock):
     """A watch whose looks at the ends are not answered."""
 
-    def clients():
-        raise Unreachable("kafka does not answer")
+    class Clients:
+        def ends(self, ssps):
+            raise Unreachable("kafka does not answer")
+
+        def close(self):
+            pass
 
     outages = Outages(clock)
-    lag = LagWatch([SystemStreamPartition("kafka", "in", 0)], clients, clock, outages=outages)
+    lag = LagWatch([SystemStreamPartition("kafka", "in", 0)], Clients(), clock, outages=outages)
     lag.poll()
     return ContainerWatch(lag, clock, 30.0, CarriedLines())
 
