@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import cached_property
+from traceback import walk_stack
 from typing import Any
 
 from samzapy.api.collector import Sink
@@ -113,6 +114,8 @@ class Pipeline:
         for part in ARGUMENTS.keys() & given.keys():
             if given[part] is not getattr(type(step), part, ...):  # a default
                 checked(given[part], *ARGUMENTS[part])
+        users = (item for item in walk_stack(None) if item[0].f_globals.get("__package__") != "samzapy.pipeline")
+        step.line = next((f"{frame.f_code.co_filename.rpartition('/')[2]}:{line}" for frame, line in users), "")
         step.name = free_name(name, {STEPS, TIMERS, *(item.name for item in self._steps)})
         self._steps.append(step)
         return step

@@ -32,11 +32,12 @@ class StoreNeed:
 @dataclass(eq=False, kw_only=True)
 class Step(ABC):
     """One step. `name` is unique in its pipeline; stores and streams of the step carry it. `value_type` is the class of
-    the messages that it gives, None for plain values or an unknown one."""
+    the messages that it gives, None for plain values or an unknown one. `line`: of the user's code that adds it."""
 
     inputs: tuple[Step, ...] = ()
     name: str = ""
     value_type: Any = None
+    line: str = ""
 
     #: What the step does, for `explain` and for the record of a job's steps.
     kind: ClassVar[str]
@@ -122,7 +123,7 @@ class Step(ABC):
     def _name(self, failure: Exception) -> None:
         notes: list[str] = getattr(failure, "__notes__", [])
         if not any(note.startswith("in step ") for note in notes):
-            where = f"in step '{self.name}' ({self.kind})"
+            where = f"in step '{self.name}' ({self.kind}, {self.line})"
             failure.__notes__ = [*notes, where]  # type: ignore[attr-defined]  # add_note is of Python 3.11
             if isinstance(failure, SerdeError | StoreRefused):
                 failure.args = (f"{failure} ({where})",)

@@ -55,7 +55,7 @@ def test_an_error_names_the_step_and_the_message(name):
     with PipelineDriver(pipeline) as driver, pytest.raises(TaskFailed) as failure:
         driver.send_batch("in", ["a"] * 3, [1, 2, 3])
     place = 1 if name == "reduce to None" else 0
-    assert f"process_batch of kafka.in[0]@{place} {step} failed" in str(failure.value)
+    assert f"process_batch of kafka.in[0]@{place} {step[:-1]}, test_failing_functions.py:" in str(failure.value)
 
 
 def test_a_null_key_of_a_stateful_step_is_refused_with_its_name():
@@ -64,7 +64,9 @@ def test_a_null_key_of_a_stateful_step_is_refused_with_its_name():
     with PipelineDriver(pipeline) as driver, pytest.raises(StoreRefused) as failure:
         driver.send("in", 1)
     assert "kafka.in[0]@0" in str(failure.value)
-    assert "key must not be None: has the message a key? (in step 'in-count' (aggregate))" in str(failure.value)
+    assert "key must not be None: has the message a key? (in step 'in-count' (aggregate, test_failing" in str(
+        failure.value
+    )
 
 
 def outputs(build, messages, config=SKIP):
