@@ -216,14 +216,14 @@ _STATE = (
     ),
     Mutant(
         "samzapy/storage/opening.py",
-        "        check_end(ssp, log, committed)\n",
-        "",
+        "        check_end(ssp, log, committed, ",
+        "        dict(",
         (f"{_CONTAINER}::test_a_deleted_changelog_is_refused_and_the_local_store_is_left_alone",),
     ),
     Mutant(
         "samzapy/storage/changelog/topic.py",
-        "if committed >= log.upcoming:",
-        "if committed > log.upcoming:",
+        "if committed >= log.upcoming or",
+        "if committed > log.upcoming or",
         (_RESTORE,),
     ),
     Mutant(
