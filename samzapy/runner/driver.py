@@ -139,7 +139,7 @@ def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOption
 
 def delete_passed(prepared: PreparedJob, checks: Checks, on_event: Callable[[str], None]) -> None:
     """Delete the records of the streams between steps of the job that all commits have passed. Where that is not
-    allowed, the retention of the streams does it, and a line says so."""
+    allowed, a line says so."""
     config, names = prepared.config, [task.name for task in prepared.model.tasks]
     own, deleted = set(config.repartitions), dict[SystemStreamPartition, int]()
 
@@ -154,7 +154,7 @@ def delete_passed(prepared: PreparedJob, checks: Checks, on_event: Callable[[str
                 except EnvironmentFailure as refused:
                     if refused.outage:
                         raise
-                    on_event(f"warning: records of {ssp} are kept until their retention ends them: {refused}")
+                    on_event(f"warning: {ssp} grows, since its passed records are not deleted: {refused}")
                     own.clear()  # also for the look at the end of the run
                     return False
                 deleted[ssp] = at

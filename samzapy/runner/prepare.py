@@ -24,7 +24,7 @@ from samzapy.checkpoint.records import peek_owner, read_changelog_partitions, re
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig, checkpoint_stream
 from samzapy.config.reading.keys import keys_of
-from samzapy.config.streams.systems import LOG, new_stream
+from samzapy.config.streams.systems import BETWEEN, LOG, new_stream
 from samzapy.config.task import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout, transactional_id, weakened_state
 from samzapy.container.supervision.job_records import HandoverRequest, open_job, this_run
@@ -260,7 +260,7 @@ class _CheckedJob(StartableJob):
         systems = self.config.systems
         specs |= {stream: new_stream(systems[stream.system], stream.stream, 1, LOG) for stream in reported}
         between = [item for item in sorted(self.config.repartitions) if self.streams(item) is None]
-        specs |= {item: new_stream(systems[item.system], item.stream, self.counts[item], LOG) for item in between}
+        specs |= {item: new_stream(systems[item.system], item.stream, self.counts[item], BETWEEN) for item in between}
         self.clients.create(specs)
         self.streams.fetch([*missing, *between])
         for stream in missing:

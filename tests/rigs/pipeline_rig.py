@@ -62,6 +62,10 @@ class Surroundings:
         offsets = self._streams.admin.offsets(self._streams.partitions(stream))
         return {ssp.partition: (found.oldest, found.upcoming) for ssp, found in offsets.items()}
 
+    def settings(self, stream: str) -> Mapping[str, str]:
+        """The settings of the topic."""
+        return self._streams.admin.describe(stream).config
+
 
 def totals(messages: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """The newest message of each key."""

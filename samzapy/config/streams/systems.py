@@ -96,9 +96,10 @@ TOPIC_SETTINGS = frozenset(
     }
 )
 
-#: Settings of a stream of snapshots or calls: a compacted topic refuses a record without a key, and drops all but the
-#: last one of a key.
+#: Settings of a stream of snapshots: a compacted topic refuses a record without a key, and drops all but a key's last.
 LOG = {"cleanup.policy": "delete"}
+#: Of a stream between steps: its records have the times of their messages, and only commits say which may go.
+BETWEEN = {**LOG, "retention.ms": "-1", "retention.bytes": "-1"}
 _PREFIX = "systems."
 
 
@@ -181,8 +182,7 @@ class TableConfig:
     timestamp_column: str | None = key(_TABLE + "database.timestamp.column", TEXT, None, shown="none")
     """database: the messages' time, by which `samzapy checkpoint set TIME` finds a row."""
     partitions: int = key(_TABLE + "database.partitions", integer(1, 10_000), 1)
-    """database: number of partitions. Keys are assigned to them as by Kafka's producers. Each partition reads the whole
-    table."""
+    """database: number of partitions; keys go to them as by Kafka's producers. Each one reads the whole table."""
     poll_interval_ms: int = key(_TABLE + "database.poll.interval.ms", integer(1, _DAY_MS), 1000)
     """database: milliseconds between two queries of a table without new rows."""
     safety_lag_ms: int | None = key(

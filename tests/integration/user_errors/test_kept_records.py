@@ -1,5 +1,4 @@
-"""A broker that refuses to delete the records between the steps of a pipeline: their retention does it, and a line says
-so."""
+"""A broker that refuses to delete the records between the steps of a pipeline: a line says so."""
 
 from contextlib import closing
 from pathlib import Path
@@ -36,6 +35,6 @@ def test_a_pipeline_that_may_delete_no_records_counts_and_says_so_once(tmp_path)
                 errors = job.errors
             assert totals(around.read(f"{NAME}-out")) == {f"x{number}": 100 * runs for number in range(3)}
             assert len(around.read(between)) == 300 * runs
-            (line,) = [line for line in errors.splitlines() if "are kept until their retention ends them" in line]
+            (line,) = [line for line in errors.splitlines() if "its passed records are not deleted" in line]
             assert "not authorised" in line
             assert "User:bob needs the ACL DELETE on this topic" in line

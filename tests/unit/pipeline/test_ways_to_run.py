@@ -91,12 +91,14 @@ def test_a_pipeline_object_runs_to_the_end_of_its_input(tmp_path, monkeypatch):
     assert totals(around.read("views-out")) == {"a": 2, "b": 1}
 
 
-def test_records_between_steps_are_deleted_behind_the_commits(tmp_path, monkeypatch):
+def test_records_between_steps_stay_until_a_commit_has_passed_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pipeline = counting("views", 2)
-    around = Surroundings(pipeline, {"views-in": 2, "views-out": 1})
+    aged = {"systems.shop.default.stream.retention.ms": "60000"}  # the messages are years old
+    around = Surroundings(pipeline, {"views-in": 2, "views-out": 1}, **aged)
     around.write("views-in", [{"page": "a"}, {"page": "b"}])
-    samzapy.run(pipeline, runner="local", until_end=True, progress=False)
+    samzapy.run(pipeline, runner="local", until_end=True, progress=False, **aged)
+    assert {**around.settings("views-by-page"), "retention.ms": "-1"} == around.settings("views-by-page")
     assert around.read("views-by-page") == []
     assert all(oldest > 0 for oldest, _ in around.extent("views-by-page").values())
     assert all(oldest == 0 for oldest, _ in around.extent("views-in").values())
