@@ -58,7 +58,8 @@ class Coordinator:
         and each failure of the user's code that ended an attempt, repeated ones once; from any thread."""
         ids = tuple(container.id for container in spec.model.containers)
         self._name = name
-        self._downgrades = downgrades
+        self.downgrades = [*downgrades]
+        """More of them may be found while the job runs."""
         self.spec = spec
         """The job as sent to the containers."""
         self.lease_s = lease_s
@@ -259,7 +260,7 @@ class Coordinator:
                 failures=progress.failures,
                 failed=progress.failed,
                 handled=progress.handled(now),
-                downgrades=self._downgrades,
+                downgrades=tuple(self.downgrades),
                 counts=progress.counts,
                 clocks=self._clocks.status(),
                 time_ms=self._clock.wall_ms(),

@@ -34,6 +34,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import DeletesRecords, StreamDescription
 from samzapy.api.task import CopartitionedTask
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision import outage
 from samzapy.container.supervision.job_records import JobRecords, Ownership
@@ -49,7 +50,7 @@ from samzapy.job.planner import check_copartitioned, find_inputs, follow_growth,
 from samzapy.runner.base import PreparedJob, RunOptions
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.handover import OwnershipWatch
-from samzapy.storage.changelog.topic import check_changelog
+from samzapy.storage.changelog.topic import check_described
 from samzapy.system.clients import SystemClients, traits_of
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def watching(prepared: PreparedJob, coordinator: Coordinator, options: RunOption
     with OwnershipWatch(ownership, coordinator, checks, options, lambda: inputs.changed) as watch:
         keep_clock(checks, coordinator)
         checks.add(Row("history", FINE_S, coordinator.sample), 0, asks=False)
-        watch_changelogs(prepared, checks, options.on_event)
+        watch_changelogs(prepared, coordinator, checks, options.on_event)
         delete_passed(prepared, checks, options.on_event)
         yield watch
     if inputs.replaced:
@@ -164,27 +165,22 @@ def delete_passed(prepared: PreparedJob, checks: Checks, on_event: Callable[[str
         checks.add(Row("passed records", PACE_S, check, last=check))
 
 
-def watch_changelogs(prepared: PreparedJob, checks: Checks, on_event: Callable[[str], None]) -> None:
-    """Report each changelog that gets more partitions than the job has tasks, or settings that lose state, once."""
-    count = prepared.model.changelog_partition_count
-    stores = prepared.config.changelogs
+def watch_changelogs(
+    prepared: PreparedJob, coordinator: Coordinator, checks: Checks, on_event: Callable[[str], None]
+) -> None:
+    """Report each changelog that gets more partitions than the job has tasks, or settings that lose state, once; the
+    job's status has it from then on."""
+    count, stores = prepared.model.changelog_partition_count, prepared.config.changelogs
 
     def check() -> bool:
         for stream, now in checks.records.clients.describe(stores).items():
-            if now is not None and now.partitions > count:
-                store = stores.pop(stream).name
-                on_event(
-                    f"warning: changelog {stream} of store '{store}' has grown from {count} to {now.partitions} "
-                    f"partitions: this run goes on with the first {count}, but no start accepts it, and Kafka takes no "
-                    "partition away. Before the next start copy the store to another changelog: samzapy store copy "
-                    f"JOB.properties {store} --to SYSTEM.STREAM"
-                )
-            elif now is not None:
-                try:
-                    check_changelog(now, stores[stream])
-                except EnvironmentFailure as wrong:
-                    del stores[stream]
-                    on_event(f"warning: {wrong}: set it back now")
+            try:
+                if now is not None:
+                    check_described(now, stores[stream], count)
+            except EnvironmentFailure as wrong:
+                effect = f"{wrong}. This run goes on, but no start accepts it"
+                on_event(f"warning: {effect}")
+                coordinator.downgrades.append(GuaranteeWarning(f"stores.{stores.pop(stream).name}.changelog", effect))
         return bool(stores)
 
     if stores:
