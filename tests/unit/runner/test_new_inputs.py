@@ -253,8 +253,8 @@ def test_a_changelog_that_grows_is_announced_once_with_the_way_back(job, monkeyp
     job.task.calls.wait_for(("init",), 2)
     job.admin.grow("counts-changelog", 4)
     line = (
-        "warning: changelog counts-changelog has 4 partitions, job has 2 tasks; if it has grown, copy the store: samzapy "
-        "store copy JOB.properties counts --to SYSTEM.STREAM. This run goes on, but no start accepts it"
+        "warning: changelog counts-changelog has 4 partitions, job has 2 tasks; if it has grown, copy the store: "
+        "samzapy store copy JOB.properties counts --to SYSTEM.STREAM. This run goes on, but no start accepts it"
     )
     run.events.wait_for((line,), 1)
     job.admin.grow("counts-changelog", 6)
