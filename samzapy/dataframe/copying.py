@@ -231,11 +231,11 @@ class OldChangelog:
         for ssp, task in ssps.items():
             checkpoint, log = committed[task], logs[ssp]
             last = -1 if checkpoint is None else checkpoint.changelog_offsets.get(self.store.name, -1)
-            check_end(ssp, log, last)
+            of = self.topic_id if checkpoint is None else checkpoint.changelog_ids.get(self.store.name, self.topic_id)
+            check_end(ssp, log, last, replaced=of != self.topic_id and adopted.end(ssp, self.topic_id) <= last)
             if self.store.ttl_ms is None:
                 check_beginning(ssp, log, last)
-            own = own_changelog_ends(self.config, checkpoint)
-            if own is not None:
+            if (own := own_changelog_ends(self.config, checkpoint)) is not None:
                 ends[ssp] = max(own.get(self.store.name, 0), adopted.end(ssp, self.topic_id))
         refuse_records_past(ends, dict.fromkeys(ends, self.store.name), clients)
         return [ChangelogPart(ssp, log) for ssp, log in sorted(logs.items())]

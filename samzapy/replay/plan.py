@@ -155,17 +155,16 @@ def _stores(
     config: JobConfig, task: TaskModel, clients: SystemClients, history: History, base: Commit
 ) -> dict[str, StorePlan]:
     result = {}
-    for store in config.stores.values():
-        if store.changelog is None:
-            continue
-        topic = clients.admin(store.changelog.system).describe(store.changelog.stream)
+    for stream, store in config.changelogs.items():
+        topic = clients.admin(stream.system).describe(stream.stream)
         if topic is None:
-            raise UnknownStream(*store.changelog, store=store.name)
-        ssp = SystemStreamPartition(*store.changelog, task.changelog_partition)
+            raise UnknownStream(*stream, store=store.name)
+        ssp = SystemStreamPartition(*stream, task.changelog_partition)
         last = base.checkpoint.changelog_offsets.get(store.name, -1)
         log = clients.offsets([ssp])[ssp]
         with state_wanted(store.name):
-            check_end(ssp, log, last)
+            of = base.checkpoint.changelog_ids.get(store.name, topic.stream_id)
+            check_end(ssp, log, last, replaced=of != topic.stream_id)
         if last >= 0 and log.oldest > (0 if store.backup is None else last):
             raise EnvironmentFailure(
                 f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records "

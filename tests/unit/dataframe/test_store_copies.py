@@ -193,10 +193,12 @@ def test_a_changelog_with_records_of_another_writer_is_not_copied(job):
         copied(job.copy())
 
 
-def test_a_changelog_that_lacks_committed_records_is_not_copied(job):
+@pytest.mark.parametrize("written", [({"counts": 99}, {}), ({"counts": 0}, {"changelog_ids": {"counts": "earlier"}})])
+def test_a_changelog_that_lacks_committed_records_is_not_copied(job, written):
+    offsets, more = written
     with copying(job.copy()) as (source, _, _, clients, checkpoints):
         known = checkpoints.read(["Partition 0"])["Partition 0"]
-        checkpoints.write({"Partition 0": Checkpoint(known.input_offsets, {"counts": 99}, known.epoch)})
+        checkpoints.write({"Partition 0": Checkpoint(known.input_offsets, offsets, known.epoch, **more)})
         with pytest.raises(StateLost):
             source.parts(clients, checkpoints)
 

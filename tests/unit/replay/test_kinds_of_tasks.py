@@ -93,11 +93,13 @@ def test_state_comes_from_a_snapshot_where_the_changelog_has_lost_its_beginning(
     )
 
 
-def test_a_changelog_that_was_made_again_is_refused_with_the_way_out_of_a_replay(job):
+@pytest.mark.parametrize("others", [0, 9])
+def test_a_changelog_that_was_made_again_is_refused_with_the_way_out_of_a_replay(job, others):
     job.send([("/a", {}), ("/b", {"commit": True}), ("/c", {})])
     assert job.run() is None
     job.admin.delete("counts-log")
     job.create("counts-log")
+    job.send([("/x", {})] * others, "counts-log")
     with pytest.raises(EnvironmentFailure, match=r"store 'counts': .*was deleted or created again") as refused:
         job.state(2)
     assert str(refused.value).endswith(
