@@ -46,7 +46,7 @@ _MIN_SLICE = 1
 _MAX_SLICE = 256
 
 #: The bounds of the buckets: seconds for a message, from a microsecond on, and messages of a slice or batch.
-SECONDS = (1e-6, 5e-6, 1e-5, 5e-5, 1e-4, 5e-4, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0)
+SECONDS = (1e-6, 5e-6, 1e-5, 5e-5, 1e-4, 5e-4, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0, 600.0)
 MESSAGES = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536)
 
 _IDLE = Load()
