@@ -35,9 +35,10 @@ class Changelog:
     base: Path
 
     def __post_init__(self):
-        factory = f"samzapy.system.{self.system}:{self.system.title()}SystemFactory"
         properties = {"path": str(self.base / "log.db")} if self.system == "local" else {}
-        self.settings = SystemSettings("log", factory, properties=properties)
+        self.settings = SystemSettings(
+            "log", f"samzapy.system.local.factory:{self.system.title()}SystemFactory", properties=properties
+        )
         self.factory = system_factory(self.settings)
         self.admin = self.factory.admin(self.settings, "test")
         policy = {"cleanup.policy": "compact", "delete.retention.ms": "0", "min.compaction.lag.ms": "0"}
