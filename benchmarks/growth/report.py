@@ -82,7 +82,8 @@ def plot(content: Curves, file: Path) -> None:
 
 def _draw(ax: Axes, curve: type[Curve], variants: Points) -> None:
     points, peers = _split(variants)
-    ax.plot(range(len(points)), [cost(runs) for runs in points.values()], color=_COLOR, marker="o", markersize=4)
+    costs = [cost(runs) for runs in points.values()]
+    ax.plot(range(len(points)), costs, color=_COLOR, marker="o", markersize=4, label="samzapy")
     if at := [number for number, point in enumerate(points) if point in peers]:
         costs = [cost(peers[point]) for point in points if point in peers]
         ax.plot(at, costs, color=_PEER_COLOR, marker="s", markersize=3, label=PEER.strip())
