@@ -83,13 +83,9 @@ class BesideKafkaStreams(Curve):
     @classmethod
     def variants_up_to(cls, largest: int) -> list[str]:
         """Each point, and each of Kafka Streams after samzapy's."""
-        peers = [PEER + point for point in super().variants_up_to(min(largest, cls.largest_of_peer))]
-        return [
-            item
-            for point in super().variants_up_to(largest)
-            for item in (point, PEER + point)
-            if item == point or item in peers
-        ]
+        peers = super().variants_up_to(min(largest, cls.largest_of_peer))
+        pairs = [(point, PEER + point) if point in peers else (point,) for point in super().variants_up_to(largest)]
+        return [*chain.from_iterable(pairs)]
 
     def measure(self, variant: str) -> tuple[Measurement, tuple[str, ...]]:
         topic = self.load(variant)
@@ -105,28 +101,21 @@ class BesideKafkaStreams(Curve):
     def samzapy(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
         """One run of samzapy at a point, and the topics beside the input that it leaves behind."""
 
+    def _count(self, point: str) -> int:
+        """The number of messages of so many bytes, or with values of so many."""
+        return min(self._events, _VOLUME // int(point))
+
     def peer(self, point: str) -> tuple[MavenPeer, Mapping[str, Any]]:
         """Kafka Streams at a point, and the settings in which that run differs from a count by key."""
         return kafka_streams(), {}
 
     def _kafka_streams(self, point: str, topic: str) -> tuple[Measurement, tuple[str, ...]]:
         launcher, more = self.peer(point)
-        name, output = self._kafka.unique("peer"), self._kafka.create("out")
-        folder = self._kafka.folder / name
-        usual = {"workload": KEYED_COUNT, "events": self._events, "commit_ms": 2_000}
-        settings = Settings(
-            bootstrap=self._kafka.bootstrap,
-            input=topic,
-            output=output,
-            id=name,
-            folder=folder,
-            marks=folder.with_suffix(".marks"),
-            **{**usual, **more},
-        )
+        settings = replace(Settings.on(self._kafka, topic, KEYED_COUNT, self._events, 2_000), **more)
         measured = measure(launcher, settings)
         # A run ends with its last message; messages that were skipped are not of it.
         counted = measured.messages - int(launcher.options.get("skip", "0"))
-        return replace(measured, messages=counted), (output,)
+        return replace(measured, messages=counted), (settings.output,)
 
 
 class Keys(BesideKafkaStreams):
@@ -221,9 +210,6 @@ class Values(BesideKafkaStreams):
     def peer(self, point: str) -> tuple[MavenPeer, Mapping[str, Any]]:
         return kafka_streams("KafkaStreamsCurves", stores="1", bytes=point), {"events": self._count(point)}
 
-    def _count(self, point: str) -> int:
-        return min(self._events, _VOLUME // int(point))
-
 
 class Messages(BesideKafkaStreams):
     """A message of so many bytes passed on as it is."""
@@ -248,9 +234,6 @@ class Messages(BesideKafkaStreams):
 
     def peer(self, point: str) -> tuple[MavenPeer, Mapping[str, Any]]:
         return kafka_streams("KafkaStreamsCurves"), {"workload": PASS_THROUGH, "events": self._count(point)}
-
-    def _count(self, point: str) -> int:
-        return min(self._events, _VOLUME // int(point))
 
 
 class PartitionsOfAContainer(BesideKafkaStreams):

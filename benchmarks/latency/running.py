@@ -117,19 +117,7 @@ def measure(case: Case, kafka: Kafka, peers_processors: set[int]) -> Latency:
 
 
 def _settings(case: Case, kafka: Kafka) -> Settings:
-    name = kafka.unique("latency")
-    folder = kafka.folder / name
-    settings = Settings(
-        bootstrap=kafka.bootstrap,
-        input=kafka.create("in"),
-        output=kafka.create("out"),
-        workload=PASS_THROUGH,
-        id=name,
-        folder=folder,
-        marks=folder.with_suffix(".marks"),
-        events=0,
-        commit_ms=case.commit_ms,
-    )
+    settings = Settings.on(kafka, kafka.create("in"), PASS_THROUGH, 0, case.commit_ms)
     return replace(settings, guarantee=case.guarantee)
 
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +80,17 @@ def _measured(
         workload: {peer.label: [] for peer in peers if workload in peer.keeps}
         for workload in options.workload or WORKLOADS
     }
+    settings = partial(Settings.on, kafka, topic, events=options.events, commit_ms=options.commit_ms)
     can = [(workload, peer) for workload, by_peer in result.items() for peer in peers if peer.label in by_peer]
     for workload, peer in can[:1]:
         with suppress(MeasurementFailed):
-            measure(peer.launcher, _settings(kafka, topic, workload, options))
+            measure(peer.launcher, settings(workload))
     for number in range(1, options.repeats + 1):
         for workload, by_peer in result.items():
             for peer in [item for item in peers if item.label in by_peer]:
                 label = f"{workload} {number}/{options.repeats} {peer.label}"
                 try:
-                    run = measure(peer.launcher, _settings(kafka, topic, workload, options))
+                    run = measure(peer.launcher, settings(workload))
                 except MeasurementFailed as failure:
                     skipped[f"{peer.label}, {workload}"] = str(failure)
                     del by_peer[peer.label]
@@ -97,22 +99,6 @@ def _measured(
                 by_peer[peer.label].append(run)
                 say(f"{label}: {run.messages_per_s:,.0f} msg/s, {run.cpu_s_per_million:.2f} CPU-s/M")
     return result
-
-
-def _settings(kafka: Kafka, topic: str, workload: str, options: argparse.Namespace) -> Settings:
-    name = kafka.unique("peer")
-    folder = kafka.folder / name
-    return Settings(
-        bootstrap=kafka.bootstrap,
-        input=topic,
-        output=kafka.create("out"),
-        workload=workload,
-        id=name,
-        folder=folder,
-        marks=folder.with_suffix(".marks"),
-        events=options.events,
-        commit_ms=options.commit_ms,
-    )
 
 
 def _report(

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.kafka import CONFIGS
+from benchmarks.kafka import CONFIGS, Kafka
 from benchmarks.workloads.pipelines import keys_of
 from samzapy.bench.measuring import LOCAL
 from samzapy.devkafka.runtime import cache_folder
@@ -54,6 +54,14 @@ class Settings:
     events: int
     commit_ms: int
     guarantee: str = AT_LEAST_ONCE
+
+    @classmethod
+    def on(cls, kafka: Kafka, topic: str, workload: str, events: int, commit_ms: int) -> Settings:
+        """A run over a topic, with an output and a name of its own."""
+        name = kafka.unique("peer")
+        folder = kafka.folder / name
+        marks = folder.with_suffix(".marks")
+        return cls(kafka.bootstrap, topic, kafka.create("out"), workload, name, folder, marks, events, commit_ms)
 
     def arguments(self, more: Mapping[str, str]) -> list[str]:
         """As the programs take them."""

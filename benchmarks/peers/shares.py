@@ -87,15 +87,12 @@ def main() -> int:
 
 
 def _profiled(peer: Peer, workload: str, kafka: Kafka, topic: str, events: int) -> Shares:
-    name = kafka.unique("peer")
-    folder = kafka.folder / name
-    marks, samples = folder.with_suffix(".marks"), folder.with_suffix(".perf")
-    settings = Settings(
-        bootstrap=kafka.bootstrap, input=topic, output=kafka.create("out"), workload=workload, id=name,
-        folder=folder, marks=marks, events=events, commit_ms=10_000,
-    )  # fmt: skip
+    settings = Settings.on(kafka, topic, workload, events, 10_000)
+    samples = settings.folder.with_suffix(".perf")
     cost = measure(_Sampled(peer.launcher, samples), settings).cpu_s_per_million
-    return Shares(workload, peer.name, {part: share * cost for part, share in _parts(samples, marks_of(marks)).items()})
+    return Shares(
+        workload, peer.name, {part: share * cost for part, share in _parts(samples, marks_of(settings.marks)).items()}
+    )
 
 
 def _parts(samples: Path, marks: Mapping[str, float]) -> dict[str, float]:

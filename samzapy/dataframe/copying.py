@@ -231,8 +231,8 @@ class OldChangelog:
         for ssp, task in ssps.items():
             checkpoint, log = committed[task], logs[ssp]
             last = -1 if checkpoint is None else checkpoint.changelog_offsets.get(self.store.name, -1)
-            of = self.topic_id if checkpoint is None else checkpoint.changelog_ids.get(self.store.name, self.topic_id)
-            check_end(ssp, log, last, replaced=of != self.topic_id and adopted.end(ssp, self.topic_id) <= last)
+            written_to = None if checkpoint is None else checkpoint.changelog_ids.get(self.store.name)
+            check_end(ssp, log, last, written_to, self.topic_id, adopted.end(ssp, self.topic_id))
             if self.store.ttl_ms is None:
                 check_beginning(ssp, log, last)
             if (own := own_changelog_ends(self.config, checkpoint)) is not None:

@@ -163,8 +163,7 @@ def _stores(
         last = base.checkpoint.changelog_offsets.get(store.name, -1)
         log = clients.offsets([ssp])[ssp]
         with state_wanted(store.name):
-            of = base.checkpoint.changelog_ids.get(store.name, topic.stream_id)
-            check_end(ssp, log, last, replaced=of != topic.stream_id)
+            check_end(ssp, log, last, base.checkpoint.changelog_ids.get(store.name), topic.stream_id)
         if last >= 0 and log.oldest > (0 if store.backup is None else last):
             raise EnvironmentFailure(
                 f"store '{store.name}': changelog {ssp} begins at offset {log.oldest}, the records "

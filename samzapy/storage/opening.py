@@ -164,14 +164,13 @@ class StoreOpener:
         topic, log = self._changelogs.get(config, ssp)
         identity = self._identity(owner, spec, topic.stream_id)
         committed = owner.committed.get(config.name, -1)
-        is_another = owner.written_to.get(config.name, topic.stream_id) != topic.stream_id
-        check_end(ssp, log, committed, replaced=is_another and owner.adopted_end(ssp, topic.stream_id) <= committed)
+        adopted = owner.adopted_end(ssp, topic.stream_id)
+        check_end(ssp, log, committed, owner.written_to.get(config.name), topic.stream_id, adopted)
         accepted = Acceptance(config, identity, log, delete_retention_ms(topic, config), self._clock)
         files = self._files(owner, spec)
         opened = self._furthest(owner, spec, files, accepted, provisional=provisional)
-        own_end = None
-        if owner.own_ends is not None:
-            own_end = max(owner.own_ends.get(config.name, 0), owner.adopted_end(ssp, topic.stream_id), log.oldest)
+        own_ends = owner.own_ends
+        own_end = None if own_ends is None else max(own_ends.get(config.name, 0), adopted, log.oldest)
         start = log.oldest if opened.marker is None else opened.marker.changelog_offset + 1
         store = Store(
             owner.name,

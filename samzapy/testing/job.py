@@ -28,7 +28,6 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.tasks.task_builder import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError, raise_if_any
-from samzapy.pipeline.task import PipelineTask
 from samzapy.plugins import path_of
 from samzapy.serializers import StreamSerdes, TypedSerde, serde_registry, task_serdes
 from samzapy.storage.inspection import store_of
@@ -75,9 +74,8 @@ class Streams:
         self._serdes = task_serdes(job)
         # Made once a stream: to inspect a class of messages takes a third of a millisecond.
         self._config_of = cache(job.stream)
-        task = load_task_class(job.task.task_class)
-        self._stream_serdes = cache(StreamSerdes(job, self._serdes, task))
-        self._is_pipeline = issubclass(task, PipelineTask)
+        self._task = load_task_class(job.task.task_class)
+        self._stream_serdes = cache(StreamSerdes(job, self._serdes, self._task))
         self._plain = serde_registry(job)
         self._clusters = {
             name: MemoryCluster.named(settings.properties["cluster"]) for name, settings in job.systems.items()
@@ -156,7 +154,9 @@ class Streams:
         stream. Raises ConfigError for one that a pipeline does not name."""
         stream = self.stream(name)
         if not self.partitions(stream):
-            if self._is_pipeline and stream not in self._job.streams:
+            from samzapy.pipeline.task import PipelineTask  # noqa: PLC0415  # tests of tasks import no pipelines
+
+            if issubclass(self._task, PipelineTask) and stream not in self._job.streams:
                 known = ", ".join(map(str, sorted(self._job.streams)))
                 raise ConfigError.of(
                     "stream", name, f"no step of the pipeline has this stream; its streams are {known}"

@@ -198,10 +198,12 @@ def check_changelog(description: StreamDescription, config: StoreConfig) -> None
         raise EnvironmentFailure(f"changelog {description.stream} must be compact (is {policy}): state would be lost")
 
 
-def check_end(ssp: SystemStreamPartition, log: OffsetRange, committed: int, *, replaced: bool = False) -> None:
-    """Raise StateLost if a changelog partition ends before the last record that the task's checkpoint counts, or is of
-    another stream. `committed` is the offset of that record, -1 for none."""
-    if committed >= log.upcoming or (replaced and committed >= 0):
+def check_end(
+    ssp: SystemStreamPartition, log: OffsetRange, committed: int, written_to: str | None, stream_id: str, taken: int = 0
+) -> None:
+    """Raise StateLost if a changelog partition lacks the last record that the task's checkpoint counts: at the offset
+    `committed` (-1: none) of the stream `written_to` (None: not known). Records before `taken` were adopted."""
+    if committed >= log.upcoming or (written_to not in {None, stream_id} and taken <= committed):
         is_ = f"ends before offset {log.upcoming}" if committed >= log.upcoming else "is of another stream"
         lost = f"changelog {ssp} {is_}, the last checkpoint is at {committed}: it was deleted or created again, and the"
         raise StateLost(f"{lost} state with it", _START_AFRESH)

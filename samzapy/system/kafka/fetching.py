@@ -134,8 +134,9 @@ def batches(system: str, messages: Iterable[Any]) -> Iterator[RecordBatch]:
 
 
 #: Messages become columns in slices: the garbage collector tracks librdkafka's objects, and runs whenever 700 new ones
-#: (by default) are alive. With fewer at a time it never runs, which saves a third of the time. Seconds of a wait.
-_SLICE, _PAUSE_S = 500, 0.002
+#: (by default) are alive. With fewer at a time it never runs, which saves a third of the time.
+_SLICE = 500
+_PAUSE_S = 0.002  # between two polls for a first record
 
 
 class MessageFetch(Fetch):
@@ -165,8 +166,7 @@ class MessageFetch(Fetch):
         return result, events
 
     def _first(self, timeout_s: float, most: int) -> list[Any]:
-        """Wait for a record and take those that came with it. The waits are not librdkafka's, which end at a time of
-        the wall clock: an hour late if it is set back by an hour."""
+        """Wait for a record, and take those with it. A wait of librdkafka's would end at a time of the wall clock."""
         for _ in range(ceil(timeout_s / _PAUSE_S)):
             sleep(_PAUSE_S)
             if (first := self._client.poll(0)) is not None:

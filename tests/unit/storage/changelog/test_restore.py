@@ -206,14 +206,14 @@ DAMAGED = SystemStreamPartition("log", "s", 3)
 
 @pytest.mark.parametrize(("committed", "upcoming"), [(-1, 0), (6, 7), (6, 9)])
 def test_a_changelog_that_reaches_to_the_checkpoint_is_accepted(committed, upcoming):
-    check_end(DAMAGED, OffsetRange(0, upcoming), committed)
+    check_end(DAMAGED, OffsetRange(0, upcoming), committed, None, "")
 
 
 @pytest.mark.parametrize(("committed", "upcoming"), [(0, 0), (7, 7), (9, 7)])
 def test_a_changelog_that_ends_before_the_checkpoint_is_refused_with_both_offsets(committed, upcoming):
     text = rf"changelog log\.s\[3\] ends before offset {upcoming}, the last checkpoint is at {committed}: "
     with pytest.raises(EnvironmentFailure, match=text):
-        check_end(DAMAGED, OffsetRange(0, upcoming), committed)
+        check_end(DAMAGED, OffsetRange(0, upcoming), committed, None, "")
 
 
 def test_a_changelog_without_its_beginning_is_enough_for_a_task_that_has_never_committed_only():
