@@ -23,6 +23,7 @@ _VARIES = [
     (re.compile(r'"timestamp":\d+'), '"timestamp":N'),
     (re.compile(r"\(process \d+\)"), "(process N)"),
     (re.compile(r"\d+ commits?"), "N commits"),
+    (re.compile(r"of \d{4}-\d\d-\d\dT\S+"), "of T"),
 ]
 #: Their answers come in time: asked again until they are those of the page.
 _WAITS = re.compile(r"samzapy status ")

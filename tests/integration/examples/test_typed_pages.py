@@ -19,10 +19,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.spark, pytest.mar
 
 PROJECT = Path(__file__).parents[3]
 TUTORIALS = [f"docs/tutorial/{name}.md" for name in ("first-job", "state", "crashes", "kafka", "cluster")]
-HOW_TO = ("gallery", "operate/running", "write/dataframes", "write/schemas")
+HOW_TO = ("gallery", "operate/replay", "operate/running", "write/dataframes", "write/schemas")
 PAGES = ["README.md", *(f"docs/how-to/{name}.md" for name in HOW_TO)]
-#: Their commands are about a job that is not on the page, or need another cluster: tests/yarn has those of YARN.
-NOT_TYPED = {f"docs/how-to/operate/{name}.md" for name in ("kubernetes", "production", "replay", "yarn")}
+#: They need another cluster, or files of another machine: tests/yarn, and test_production_check_on_kafka.py.
+NOT_TYPED = {f"docs/how-to/operate/{name}.md" for name in ("kubernetes", "production", "yarn")}
+TYPED_BEFORE = {"docs/how-to/operate/replay.md": [Path(__file__).with_name("failed_totals.md")]}
 COMMAND = re.compile(r"(\$|samzapy|pip|python|spark-submit|kubectl) ")
 SPARK_PORT = 7077
 
@@ -36,11 +37,9 @@ def ports() -> dict[str, str]:
 
 
 def with_ports(step: Typed, ports: dict[str, str]) -> Typed:
-    command, expected = step
     for usual, other in ports.items():
-        command = command.replace(usual, other)
-        expected = [line.replace(usual, other) for line in expected]
-    return Typed(command, expected)
+        step = Typed(step.command.replace(usual, other), [line.replace(usual, other) for line in step.expected])
+    return step
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +85,7 @@ def test_the_tutorials_can_be_typed_one_after_the_other(home, wheels, ports):
 def test_a_page_can_be_typed(page, home, wheels, ports, tmp_path):
     terminal = opened(tmp_path, home, wheels)
     try:
-        steps = list(typed(PROJECT / page))
+        steps = [step for part in (*TYPED_BEFORE.get(page, ()), PROJECT / page) for step in typed(part)]
         assert steps
         for step in steps:
             terminal.type(with_ports(step, ports))
