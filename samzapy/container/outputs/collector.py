@@ -32,7 +32,6 @@ _record = partial(tuple.__new__, OutgoingRecord)
 #: Stands in for a missing serde: gives bytes back, and refuses everything else, in C.
 _bytes_only: Encode = b"".__add__
 
-
 #: Copies bytes. Encoders in C often return them in a buffer many times as large. Buffers that wait for their producer
 #: drive the allocator to new pages of memory all the time: with 256 of them waiting, that is up to five times the
 #: CPU of encoding and copying.
@@ -262,8 +261,7 @@ class BufferingCollector(MessageCollector):
 
     def _records_of(self, stream: SystemStream) -> list[Output]:
         self._choose(stream)
-        assert self._route is not None
-        return self._route[3]
+        return self._route[3]  # type: ignore[index]
 
     def _send_one_by_one(self, stream: SystemStream, rows: Iterable[Any]) -> None:
         for index, (key, message, partition_key, headers, timestamp, offset) in enumerate(rows):
@@ -328,7 +326,7 @@ def _key_encoder(serde: Serde | None) -> Encode:
 
 def _copy_of(serde: Serde | None) -> Encode:
     """The copy of a serialized message that waits for its producer; bytes that need none stay."""
-    copy: Encode = bytes if serde is None or hinted(serde).allocates_exactly else _tight
+    copy = _bytes_only if serde is None or hinted(serde).allocates_exactly else _tight
     if serde is None or is_own(type(serde)):
         return copy
     return lambda data: copy(data) if type(data) is bytes else _as_bytes(data)
@@ -343,15 +341,17 @@ def _as_bytes(data: Any) -> bytes:
 
 
 def _column(
-    given: Sequence[Any] | None, convert: Callable[[Any], Any], keep: Callable[[Any], Any] | None = None
+    given: Sequence[Any] | None, convert: Callable[[Any], Any], keep: Encode = _bytes_only
 ) -> Sequence[Any] | None:
     """The converted values, each as `keep` gives it; None stays None."""
     if given is None:
         return None
     if type(convert) is Proof and 0 < (left := convert.left) < len(given):
         return [*(_column(given[:left], convert, keep) or ()), *(_column(given[left:], convert.encode, keep) or ())]
+    if convert is keep and set(map(type, given)) <= {bytes}:
+        return list(given)
     # Not `map`: a StopIteration of a serde would end it silently.
-    if keep is None:
+    if keep is _bytes_only:
         return [None if item is None else convert(item) for item in given]
     return [None if item is None else keep(convert(item)) for item in given]
 

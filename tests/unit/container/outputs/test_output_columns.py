@@ -12,6 +12,7 @@ from samzapy.serializers import JsonSerde, StringSerde
 from samzapy.system.local.factory import MemoryCluster, MemorySystemFactory
 
 OUT = SystemStream("memory", "out")
+WAYS = {"send": [OutgoingMessageEnvelope(OUT, 1, "a")], "send_message": [OUT, 1, "a"], "send_batch": [OUT, ["a"], [1]]}
 
 
 class Noting(ForwardingProducer):
@@ -32,18 +33,19 @@ def made():
     settings = SystemSettings("memory", "samzapy.system.local.factory:MemorySystemFactory")
     factory = MemorySystemFactory()
     factory.admin(settings, "admin").create(StreamSpec("out", 2))
-    noting, serdes = Noting(factory.producer(settings, "test")), (StringSerde(), JsonSerde())
+    noting, serdes = Noting(factory.producer(settings, "test")), (None, JsonSerde())
     yield BufferingCollector(lambda stream: serdes, lambda system: noting, None, Outbox()), noting
     MemoryCluster.reset_all()
 
 
-def test_columns_and_records_reach_the_producer_in_the_order_of_sending(made):
-    collector, noting = made
-    collector.send_message(OUT, 1, "a")
-    collector.send(OutgoingMessageEnvelope(OUT, 2, "b"))
-    collector.send_batch(OUT, ["c", "d"], [3, None])
+def test_columns_and_records_leave_as_and_in_the_order_they_were_sent(made):
+    (collector, noting), keys = made, [b"c", b"d"]
+    collector.send_message(OUT, 1, b"a")
+    collector.send(OutgoingMessageEnvelope(OUT, 2, b"b"))
+    collector.send_batch(OUT, keys, [3, None])
+    keys.clear()
     collector.send_batch(OUT, None, [5], partition_keys=[1])
-    collector.send_message(OUT, 6, "f")
+    collector.send_message(OUT, 6, b"f")
     collector.hand_over()
     assert noting.passed == [
         OutgoingColumns("out", (b"a", b"b"), (b"1", b"2")),
@@ -56,10 +58,10 @@ def test_columns_and_records_reach_the_producer_in_the_order_of_sending(made):
 
 def test_outputs_that_are_taken_back_were_columns_or_records(made):
     collector, noting = made
-    collector.send_batch(OUT, ["a"], [1])
+    collector.send_batch(OUT, [b"a"], [1])
     mark = collector.mark()
-    collector.send_batch(OUT, ["b", "c"], [2, 3])
-    collector.send_message(OUT, 4, "d")
+    collector.send_batch(OUT, [b"b", b"c"], [2, 3])
+    collector.send_message(OUT, 4, b"d")
     taken = collector.take_since(mark)
     collector.hand_over()
     assert noting.passed == [OutgoingColumns("out", [b"a"], [b"1"])]
@@ -71,7 +73,7 @@ def test_outputs_that_are_taken_back_were_columns_or_records(made):
     ]
 
 
-@pytest.mark.parametrize("send", ["send", "send_message", "send_batch"])
+@pytest.mark.parametrize("send", WAYS)
 def test_a_service_that_a_serde_does_not_reach_is_no_fault_of_an_output(send):
     class WithoutService(JsonSerde):
         def to_bytes(self, value):
@@ -79,10 +81,5 @@ def test_a_service_that_a_serde_does_not_reach_is_no_fault_of_an_output(send):
 
     serdes = StringSerde(), WithoutService()
     collector = BufferingCollector(lambda stream: serdes, lambda system: None, None, Outbox())
-    arguments = {
-        "send": (OutgoingMessageEnvelope(OUT, 1, "a"),),
-        "send_message": (OUT, 1, "a"),
-        "send_batch": (OUT, ["a"], [1]),
-    }
     with pytest.raises(Unreachable, match=r"^registry: does not answer$"):
-        getattr(collector, send)(*arguments[send])
+        getattr(collector, send)(*WAYS[send])
