@@ -361,7 +361,7 @@ class RunLoop:
         if not timers.is_due():
             return
         self._settle(Quiet.CALL, task)
-        while not self.stopping and timers.is_due():
+        while not self.stopping:
             fired = 0
             for timer in timers.take_due():
                 fired += 1
@@ -374,7 +374,7 @@ class RunLoop:
                     task.collector.hand_over()
                     self.commit()
             task.collector.hand_over()
-            if not fired or self._should_stop():
+            if not fired or self._should_stop() or not timers.is_due():
                 return
             if task.over_budget():
                 self.commit()

@@ -359,7 +359,8 @@ class Keyed(Monoid[dict[Any, T]]):
 
     def add(self, accumulated: dict[Any, T], value: tuple[Any, Any]) -> dict[Any, T]:
         key, item = value
-        accumulated[key] = self._monoid.add(self._of(accumulated, key), item)
+        total = accumulated[key] if key in accumulated else self._monoid.zero()
+        accumulated[key] = self._monoid.add(total, item)
         return accumulated
 
     def add_all(self, accumulated: dict[Any, T], values: Sequence[Any]) -> dict[Any, T]:

@@ -156,7 +156,8 @@ class PersistentState(ABC, Generic[T]):
         """The message is processed: its updates count. Updates that cannot be added to each other raise before anything
         has changed."""
         if len(self._waiting) == 1:
-            self._sides.add(*self._waiting[0])
+            time, item = self._waiting[0]
+            self._sides.add(time, item)  # a call with a star costs twice as much
         else:
             self._sides.add_parts(self._sides.parts_of(self._waiting))
         self.roll_back()
