@@ -26,6 +26,8 @@ _SERIALIZED, _COMMITTED = 16, 4
 _SHARE = 64
 #: The number of changes of one call that enter the cache before it makes room for them.
 _TOGETHER = 512
+#: Keys that are read one by one: a call for all of them costs as much.
+_FEW = 32
 
 
 class CachedStore(Entries, ScanningStore[K, V]):
@@ -143,9 +145,11 @@ class CachedStore(Entries, ScanningStore[K, V]):
         self._change(entry, None)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """The values of `keys`; one call below reads the uncached ones. Keys that Python finds equal share one
-        entry."""
+        """The values of `keys`; one call below reads the uncached ones, unless they are few. Keys that Python finds
+        equal share one entry."""
         wanted = key_list(self._codec.store, keys)
+        if len(wanted) <= _FEW:
+            return {key: self.get(key) for key in wanted}
         return dict(zip(wanted, self._values(wanted, self._entries(wanted)), strict=True))
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
@@ -231,8 +235,7 @@ class CachedStore(Entries, ScanningStore[K, V]):
         """The values of `keys`, and of their `entries`, in order."""
         values, places = self._find(entries)
         if places:
-            missing = dict.fromkeys(map(entries.__getitem__, places))
-            result = self._load_all(missing, missing if entries is keys else _parts_of(keys, entries, missing))
+            result = self._load_all({entries[place]: keys[place] for place in places})
             for place in places:
                 values[place] = result[entries[place]]
         return values
@@ -271,12 +274,12 @@ class CachedStore(Entries, ScanningStore[K, V]):
             self._make_room()
         return value
 
-    def _load_all(self, missing: Collection[Any], keys: Collection[K]) -> dict[Any, V | None]:
-        """Read and cache missing entries, in one call below; `keys` are theirs, in order."""
+    def _load_all(self, missing: Mapping[Any, K]) -> dict[Any, V | None]:
+        """Read and cache missing entries, given with their keys, in one call below."""
         self._misses += len(missing)
         places = self._entry_bytes(missing)
         data = self._uncommitted.get_all(places)
-        result = dict(zip(missing, self._codec.decode_values(keys, data), strict=True))
+        result = dict(zip(missing, self._codec.decode_values(missing.values(), data), strict=True))
         self._held.update(result)
         self._count(missing, places, data)
         if self._bytes > self._allowed or len(self._held) > self._cache_size:
@@ -438,9 +441,3 @@ class CachedStore(Entries, ScanningStore[K, V]):
             "dirty-entries": len(self._dirty),
             "cached-bytes": self.size,
         }
-
-
-def _parts_of(keys: list[K], entries: list[Any], some: Collection[Any]) -> list[K]:
-    """The keys of some of the `entries`."""
-    known = dict(zip(entries, keys, strict=True))
-    return list(map(known.__getitem__, some))

@@ -26,6 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import filterfalse
 from typing import Any, NamedTuple
 
 from samzapy.api.engine import EngineSettings, StoreViewFactory
@@ -180,7 +181,7 @@ class InvertedIndex:
 
         Raises StoreRefused for an id or a term that cannot be kept; nothing has changed then.
         """
-        self.add_all([document], [text])
+        self._postings.change({key(b"d", document): self._terms(document, text)})
 
     def add_all(self, documents: Sequence[str], texts: Sequence[str]) -> None:
         """Like `add` of each document with its text, in order: if an id comes twice, the last text counts. Each entry
@@ -196,11 +197,12 @@ class InvertedIndex:
         """The terms of a text. Raises StoreRefused."""
         self._check_text("text", text)
         terms = list(self._tokenizer.terms(text))
-        for name in (document, *terms):
-            if type(name) is not str or not is_name(name):
-                raise StoreRefused(
-                    f"store '{self._name}': document ids and terms are str without zero characters, got {name!r:.100}"
-                )
+        named = [document, *terms]
+        if set(map(type, named)) != {str} or not is_name("".join(named)):
+            wrong = next(name for name in named if type(name) is not str or not is_name(name))
+            raise StoreRefused(
+                f"store '{self._name}': document ids and terms are str without zero characters, got {wrong!r:.100}"
+            )
         return terms
 
     def _check_text(self, what: str, text: object) -> None:
@@ -297,16 +299,15 @@ class Postings:
         steps: dict[bytes, int] = {}
         documents, terms = self.totals()
         for place, old, new in changes:
-            before, after, suffix = _positions(old or ()), _positions(new or ()), place[1:]
-            length, old_length = len(new or ()), len(old or ())
-            for term, positions in after.items():
+            before, after, suffix = _postings(old or ()), _postings(new or ()), place[1:]
+            for term, posting in after.items():
                 frequency, postings = _term_keys(term)
                 if term not in before:
                     steps[frequency] = steps.get(frequency, 0) + 1
-                elif length == old_length and before[term] == positions:
+                elif before[term] == posting:
                     continue
-                puts[postings + suffix] = [length, *positions]
-            for term in [term for term in before if term not in after]:
+                puts[postings + suffix] = posting
+            for term in filterfalse(after.__contains__, before):
                 frequency, postings = _term_keys(term)
                 steps[frequency] = steps.get(frequency, 0) - 1
                 gone.append(postings + suffix)
@@ -315,7 +316,7 @@ class Postings:
             else:
                 puts[place] = new
             documents += (new is not None) - (old is not None)
-            terms += length - old_length
+            terms += len(new or ()) - len(old or ())
         for frequency, held in self._store.get_all(steps).items():
             number = (held or 0) + steps[frequency]
             if number:
@@ -345,11 +346,11 @@ class Postings:
         return {document: posting for document, data in keys.items() if (posting := result[data]) is not None}
 
 
-def _positions(terms: Sequence[str]) -> dict[str, list[int]]:
-    positions: dict[str, list[int]] = {}
+def _postings(terms: Sequence[str]) -> dict[str, list[int]]:
+    postings: dict[str, list[int]] = {}
     for position, term in enumerate(terms):
-        positions.setdefault(term, []).append(position)
-    return positions
+        postings.setdefault(term, [len(terms)]).append(position)
+    return postings
 
 
 class _Matching:
