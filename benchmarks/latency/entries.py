@@ -78,6 +78,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(f"Kafka Streams {_NO_LINGER.version}, linger.ms=0", _NO_LINGER),
     _like("Flink SQL"),
     _like("Quix Streams"),
+    Entry(_peer("C++ loop, the limit").name, _peer("C++ loop, the limit").launcher, (AT_LEAST_ONCE,), COMMITS_MS[-1:]),
     _spark("Spark SQL, micro-batches without a pause", "sql"),
     _spark("Spark SQL, real-time mode", "real-time"),
 )

@@ -180,6 +180,7 @@ class RunLoop:
 
     def run(self) -> None:
         """Process until the end. The caller makes the final commit."""
+        self._ending |= self.inputs.take_ended()
         self._end_partitions()
         while not (self.stopping or self._should_stop()):
             self.turn()
@@ -200,7 +201,8 @@ class RunLoop:
             if self.stopping:
                 break
         steps.close()
-        if not self.stopping:
+        self._ending |= self.inputs.take_ended()
+        if self._ending and not self.stopping:
             self._end_partitions()
         return bool(polled.ends) or self._executor.load.busy
 
@@ -388,7 +390,6 @@ class RunLoop:
 
     def _end_partitions(self) -> None:
         """End the partitions of which all polled messages are processed, and call the tasks that have none left."""
-        self._ending |= self.inputs.take_ended()
         for ssp in list(self._ending):
             readers = [task for task in self._readers[ssp] if ssp in self._open[task.name]]
             done = [task for task in readers if task.offsets[ssp] >= self._polled.get(ssp, 0)]

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import struct
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -90,7 +89,8 @@ _FINAL = (ProducerFenced, TransactionIndeterminate)
 
 
 class ProducerCalls:
-    """The state of a producer between its calls. A call out of order is a ProducerError that names the producer.
+    """The state of a producer between its calls, and the context of each. A call out of order is a ProducerError that
+    names the producer.
 
     `error` has poisoned the producer: every later call raises it again, until an abort heals it.
     """
@@ -106,22 +106,18 @@ class ProducerCalls:
         self.error: SamzapyError | None = None
         self.closed = False
 
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """A context around every call: refuses it on a poisoned or closed producer, and poisons the producer if it
-        fails."""
+    def __enter__(self) -> None:
+        """Begin a call: refuse it on a poisoned or closed producer."""
         self._raise_again()
         if self.closed:
             raise ProducerError(f"{self.name} is closed")
-        try:
-            yield
-        except SamzapyError as error:
-            self.error = error
-            raise
-        except BaseException as error:
-            # After an interrupt, too: the records of the call may no longer be in any queue.
-            self.error = ProducerError(f"{self.name} failed ({type(error).__name__}: {error})")
-            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        """A call that fails poisons the producer; after an interrupt, too: its records may no longer be in any
+        queue."""
+        if error is not None:
+            other = f"{self.name} failed ({type(error).__name__}: {error})"
+            self.error = error if isinstance(error, SamzapyError) else ProducerError(other)
 
     def heal(self) -> None:
         """Begin an abort. Raises the error again if an abort cannot heal it."""

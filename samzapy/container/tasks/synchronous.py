@@ -237,6 +237,7 @@ class BatchExecutor(SynchronousExecutor):
                 yield from self._batches(task, ssp, held.take())
             elif self._wait_s > 0 and held.full(self._slice):
                 yield from self._batches(task, ssp, held.take(self._slice))
+        self._gathered = {place: item for place, item in self._gathered.items() if item[1].since < inf}
 
     def _all_of(self, task: TaskInstance) -> Generator[Step, None, None]:
         for (name, ssp), (_, held) in self._gathered.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -68,13 +68,21 @@ class KafkaProducer(ColumnProducer):
         self._deleted = DeletedTopics(connection.clock)
 
     def send_columns(self, columns: OutgoingColumns) -> None:
-        with self._calls.guarded(), self._abortable():
+        with self._calls:
             self._calls.must_take_records()
-            self._queue.send(columns)
+            try:
+                self._queue.send(columns)
+            except ProducerError as error:
+                self._raise_cause(error)
+                raise
 
     def flush(self, timeout_s: float = 60.0) -> Mapping[tuple[str, int], int]:
-        with self._calls.guarded(), self._abortable():
-            self._flush(timeout_s)
+        with self._calls:
+            try:
+                self._flush(timeout_s)
+            except ProducerError as error:
+                self._raise_cause(error)
+                raise
         return self._last_offsets
 
     def purge(self) -> None:
@@ -91,14 +99,14 @@ class KafkaProducer(ColumnProducer):
         return self._connection.statistics.metrics()
 
     def init_transactions(self) -> None:
-        with self._calls.guarded():
+        with self._calls:
             self._calls.must_be_new("init_transactions")
             self._connection.reach(self._client)
             self._connection.gate.ask(self._take_over)
             self._calls.initialised = True
 
     def begin(self) -> bool:
-        with self._calls.guarded():
+        with self._calls:
             self._calls.must_be_between_transactions()
             took_over = self._renew_if_disturbed()
             self._call("begin", lambda client: client.begin_transaction())
@@ -106,15 +114,19 @@ class KafkaProducer(ColumnProducer):
         return took_over
 
     def commit(self) -> None:
-        with self._calls.guarded(), self._abortable():
+        with self._calls:
             self._calls.must_be_in_transaction("commit")
-            self._flush(self._call_s)
-            self._call("commit", lambda client: client.commit_transaction(self._call_s))
+            try:
+                self._flush(self._call_s)
+                self._call("commit", lambda client: client.commit_transaction(self._call_s))
+            except ProducerError as error:
+                self._raise_cause(error)
+                raise
             self._calls.in_transaction = False
 
     def abort(self) -> None:
         self._calls.heal()
-        with self._calls.guarded():
+        with self._calls:
             self._calls.must_be_in_transaction("abort")
             # This also discards queued records.
             self._call("abort", lambda client: client.abort_transaction(self._call_s))
@@ -158,23 +170,18 @@ class KafkaProducer(ColumnProducer):
             self._made = open_producer(self._connection, self._serve, with_offsets=with_offsets)
         return self._made
 
-    @contextmanager
-    def _abortable(self) -> Iterator[None]:
-        """Inside a transaction, an abort heals every error without another reaction. Outside of one, a fatal error may
-        announce a refused record: the record's error is raised instead, since it says more."""
-        try:
-            yield
-        except ProducerFenced as error:
-            refused = None if self._calls.transactional else self._refusal()
-            if refused is None:
-                raise
-            raise refused from error
-        except ProducerError as error:
-            if self._calls.in_transaction and type(error) is ProducerError:
-                # After a refused record every call fails, with an error that only says so.
-                cause = self._cause_of(error)
-                raise (self._refusal() or cause if type(cause) is TransactionAborted else cause) from error
-            raise
+    def _raise_cause(self, error: ProducerError) -> None:
+        """Raise what says more than the error of a call, if anything does. Inside a transaction, an abort heals every
+        error without another reaction. Outside of one, a fatal error may announce a refused record."""
+        cause: SamzapyError | None = None
+        if isinstance(error, ProducerFenced):
+            cause = None if self._calls.transactional else self._refusal()
+        elif self._calls.in_transaction and type(error) is ProducerError:
+            # After a refused record every call fails, with an error that only says so.
+            cause = self._cause_of(error)
+            cause = self._refusal() or cause if type(cause) is TransactionAborted else cause
+        if cause is not None:
+            raise cause from error
 
     def _flush(self, timeout_s: float) -> None:
         left, pause_s, failure = 0, 0.0, None

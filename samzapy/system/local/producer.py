@@ -169,14 +169,14 @@ class LogProducer(ColumnProducer):
         self._cleaner = Cleaner(log)
 
     def send_columns(self, columns: OutgoingColumns) -> None:
-        with self._calls.guarded():
+        with self._calls:
             self._calls.must_take_records()
             self._pending.add(columns)
             if self._pending.records >= MOST_PENDING_RECORDS or self._pending.size >= MOST_PENDING_BYTES:
                 self._flush()
 
     def flush(self, timeout_s: float = 60.0) -> Mapping[tuple[str, int], int]:
-        with self._calls.guarded():
+        with self._calls:
             self._flush()
         return {(ssp.stream, ssp.partition): offset for ssp, offset in self._last.items()}
 
@@ -198,27 +198,27 @@ class LogProducer(ColumnProducer):
         database.close()
 
     def init_transactions(self) -> None:
-        with self._calls.guarded():
+        with self._calls:
             self._calls.must_be_new("init_transactions")
             with _producing(), self._writing() as database:
                 self._owner = streams.take_over(database, str(self._transactional_id), self._timeout_ms)
             self._calls.initialised = True
 
     def begin(self) -> bool:
-        with self._calls.guarded():
+        with self._calls:
             self._calls.must_be_between_transactions()
             self._calls.in_transaction = True
         return False
 
     def commit(self) -> None:
-        with self._calls.guarded(), self._deciding("commit"):
+        with self._calls, self._deciding("commit"):
             self._calls.must_be_in_transaction("commit")
             self._write(self._pending.take(), streams.commit)
             self._calls.in_transaction = False
 
     def abort(self) -> None:
         self._calls.heal()
-        with self._calls.guarded(), self._deciding("abort"):
+        with self._calls, self._deciding("abort"):
             self._calls.must_be_in_transaction("abort")
             self._pending.take()
             self._write({}, streams.abort)
