@@ -106,8 +106,7 @@ class OutgoingColumns(NamedTuple):
     def of(cls, records: Sequence[OutgoingRecord]) -> OutgoingColumns:
         """The columns of records to one stream."""
         (stream, *_), *columns = zip(*records, strict=True)
-        absent = (None,) * len(records)
-        keys, values, *rest = [None if column == absent else column for column in columns]
+        keys, values, *rest = [None if column == (None,) * len(column) else column for column in columns]
         return cls(stream, keys, columns[1] if values is None else values, *rest)
 
 

@@ -296,8 +296,7 @@ class RunLoop:
             self.commit()
         if self._clock.monotonic() >= self._check_at:
             self._check_agenda()
-        if self._should_stop():
-            self.stopping = True
+        self.stopping |= self._should_stop()
 
     def _handle_control(self, task: TaskInstance, ssp: SystemStreamPartition, control: SentControl) -> None:
         before = task.event_clock.now
@@ -317,8 +316,7 @@ class RunLoop:
         if requests.commit_asked:
             self.commit()
         requests.done()
-        if requests.shutdown_all or all(item.requests.shutdown_vote for item in self._tasks):
-            self.stopping = True
+        self.stopping |= requests.shutdown_all or all(item.requests.shutdown_vote for item in self._tasks)
 
     # Time
 

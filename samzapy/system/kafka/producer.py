@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -70,19 +71,11 @@ class KafkaProducer(ColumnProducer):
     def send_columns(self, columns: OutgoingColumns) -> None:
         with self._calls:
             self._calls.must_take_records()
-            try:
-                self._queue.send(columns)
-            except ProducerError as error:
-                self._raise_cause(error)
-                raise
+            self._abortable(lambda: self._queue.send(columns))
 
     def flush(self, timeout_s: float = 60.0) -> Mapping[tuple[str, int], int]:
         with self._calls:
-            try:
-                self._flush(timeout_s)
-            except ProducerError as error:
-                self._raise_cause(error)
-                raise
+            self._abortable(lambda: self._flush(timeout_s))
         return self._last_offsets
 
     def purge(self) -> None:
@@ -116,12 +109,9 @@ class KafkaProducer(ColumnProducer):
     def commit(self) -> None:
         with self._calls:
             self._calls.must_be_in_transaction("commit")
-            try:
-                self._flush(self._call_s)
-                self._call("commit", lambda client: client.commit_transaction(self._call_s))
-            except ProducerError as error:
-                self._raise_cause(error)
-                raise
+            self._abortable(lambda: self._flush(self._call_s))
+            commit = partial(self._call, "commit", lambda client: client.commit_transaction(self._call_s))
+            self._abortable(commit)
             self._calls.in_transaction = False
 
     def abort(self) -> None:
@@ -170,18 +160,22 @@ class KafkaProducer(ColumnProducer):
             self._made = open_producer(self._connection, self._serve, with_offsets=with_offsets)
         return self._made
 
-    def _raise_cause(self, error: ProducerError) -> None:
-        """Raise what says more than the error of a call, if anything does. Inside a transaction, an abort heals every
-        error without another reaction. Outside of one, a fatal error may announce a refused record."""
-        cause: SamzapyError | None = None
-        if isinstance(error, ProducerFenced):
-            cause = None if self._calls.transactional else self._refusal()
-        elif self._calls.in_transaction and type(error) is ProducerError:
-            # After a refused record every call fails, with an error that only says so.
-            cause = self._cause_of(error)
-            cause = self._refusal() or cause if type(cause) is TransactionAborted else cause
-        if cause is not None:
-            raise cause from error
+    def _abortable(self, call: Callable[[], object]) -> None:
+        """Inside a transaction, an abort heals every error without another reaction. Outside of one, a fatal error may
+        announce a refused record: the record's error is raised instead, since it says more."""
+        try:
+            call()
+        except ProducerFenced as error:
+            refused = None if self._calls.transactional else self._refusal()
+            if refused is None:
+                raise
+            raise refused from error
+        except ProducerError as error:
+            if self._calls.in_transaction and type(error) is ProducerError:
+                # After a refused record every call fails, with an error that only says so.
+                cause = self._cause_of(error)
+                raise (self._refusal() or cause if type(cause) is TransactionAborted else cause) from error
+            raise
 
     def _flush(self, timeout_s: float) -> None:
         left, pause_s, failure = 0, 0.0, None
