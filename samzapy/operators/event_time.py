@@ -26,7 +26,7 @@ from samzapy.api.context import Context, Counter
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.clock import IdleRule, TimeBound, Watermarks
+from samzapy.clock import IdleRule, TimeBound
 from samzapy.config.job import JobClockConfig
 from samzapy.config.reading.keys import Reader, in_ms
 from samzapy.config.stores import StoreConfig
@@ -136,6 +136,8 @@ class EventTime:
         self._seen = 0
         idle_s = 0.0 if idle is None else milliseconds(idle, "idle", 1) / 1000
         self._rule = IdleRule(self._sources, clock.monotonic(), idle_s)
+        self._may_idle = idle_s > 0
+        self._known = -1  # `over` after the last `advance`
         self._last = next(iter(self._sources.values()))
         self._marks = self._kept()
         before: int | None = self._get(_GRACE)
@@ -213,45 +215,43 @@ class EventTime:
                     self._refuse(envelope, time)
 
     def advance(self, now: float) -> bool:
-        """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved."""
+        """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved, if only after an undo."""
+        known = self._known
         self.reload()
+        if self.over == known and not self._may_idle and not any(source.active for source in self._sources.values()):
+            return False
+        undone = self.over != known
         # Read again, since an undo may have restored a mark, and all at once: a partition that is no longer idle must
         # count before any other moves.
-        self._marks = self._kept()
-        marks = self._marks.marks
+        marks = self._marks = self._kept()
         for source in self._sources.values():
             # A partition without a mark has brought one message at most, and that was undone.
             if source.active and source.ssp in marks:
                 source.active = False
                 self._rule.receive(source.ssp, now)
         self._rule.check(now)
-        for ssp in self._rule.idle:
-            self._marks.set_aside(ssp)
-        current = self._marks.current
-        if current is None:
-            return False
-        if len(self._rule.idle) == len(self._sources):
-            current = max(marks.values()) + int(self._rule.all_silent_s(now) * 1000)
-        return self.end(current)
+        counting = self._sources.keys() - self._rule.idle
+        if counting <= marks.keys() and marks:
+            silent_ms = 0 if counting else int(self._rule.all_silent_s(now) * 1000)
+            self.end(min(marks[ssp] for ssp in counting) if counting else max(marks.values()) + silent_ms)
+        self._known = self.over
+        return undone or self.over != known
 
-    def _kept(self) -> Watermarks[SystemStreamPartition]:
+    def _kept(self) -> dict[SystemStreamPartition, int]:
         """The marks that the store has."""
         entries = self._store.get_all([source.entry for source in self._sources.values()])
-        marks = {ssp: entries[source.entry] for ssp, source in self._sources.items()}
-        return Watermarks(self._sources, {ssp: mark for ssp, mark in marks.items() if mark is not None})
+        return {ssp: mark for ssp, source in self._sources.items() if (mark := entries[source.entry]) is not None}
 
-    def end(self, time: int) -> bool:
-        """Declare everything that ends by `time` over; returns whether that changes anything."""
-        if time <= self.over:
-            return False
-        self.over = time
-        self._put(_CLOCK, time)
-        return True
+    def end(self, time: int) -> None:
+        """Declare everything that ends by `time` over."""
+        if time > self.over:
+            self.over = time
+            self._put(_CLOCK, time)
 
     @property
     def newest(self) -> int:
         """The newest event time so far, idle time included."""
-        return max(self.over, self._seen, *self._marks.marks.values())
+        return max(self.over, self._seen, *self._marks.values())
 
     def _refuse(self, envelope: IncomingMessageEnvelope, time: object) -> NoReturn:
         raise ValueError(

@@ -247,8 +247,8 @@ class EventTimeWindows:
     def advance(self, collector: MessageCollector) -> None:
         """Close the windows that are over, and send early results if they are due. Call it in the task's `window`."""
         now = self._clock.monotonic()
-        self._time.advance(now)
-        self._close(self._time.over - self._state.grace_ms, collector)
+        if self._time.advance(now):
+            self._close(self._time.over - self._state.grace_ms, collector)
         self._over.set(self._time.over)
         if self._early_s is not None and now >= self._early_at:
             self._early_at = now + self._early_s

@@ -76,10 +76,7 @@ def test_windows_begin_at_their_offset(rig):
     windows = rig(Tumbling("1d", offset="23h"))
     windows.add("a", 22 * 3_600_000)
     windows.add("a", 23 * 3_600_000)
-    assert [(result.start, result.end) for result in windows.finish()] == [
-        (-3_600_000, 82_800_000),
-        (82_800_000, 169_200_000),
-    ]
+    assert [result[1:3] for result in windows.finish()] == [(-3_600_000, 82_800_000), (82_800_000, 169_200_000)]
 
 
 @pytest.mark.parametrize("closed_between", [False, True], ids=["all open", "closed"])
@@ -191,8 +188,22 @@ def test_windows_of_an_ended_stream_are_over_in_the_next_run(rig):
     assert windows.add("a", 59)
     windows.add("a", 80)
     assert shown(windows.advance()) == [("a", 50, 60, 1)]
-    assert windows.finish()
-    assert windows.finish() == []
+    assert windows.finish() != windows.finish() == []
+
+
+def test_windows_that_are_over_close_again_after_an_undo_and_a_start(rig):
+    windows = rig(Tumbling(10))
+    windows.add("a", 5)
+    windows.add("b", 20)
+    store = windows.opened.store
+    before = {key: store.get(key) for key in entries(windows)}
+    closed = windows.advance()
+    store.delete_all(set(entries(windows)) - before.keys())
+    store.put_all(before)
+    assert windows.advance() == closed
+    store.put_all(before | {"clock": 20})  # as half a commit leaves it
+    windows.start()
+    assert windows.advance() == closed
 
 
 def test_one_advance_closes_any_number_of_windows(rig):
@@ -344,6 +355,5 @@ def test_a_value_far_ahead_of_the_others_costs_no_window_in_between(rig):
 
 
 def test_durations_are_milliseconds_or_text():
-    assert [Tumbling(text).size_ms for text in (250, "250ms", "10s", "5m", "1 h", " 2d ")] == [
-        250, 250, 10_000, 300_000, 3_600_000, 172_800_000,
-    ]  # fmt: skip
+    sizes = [Tumbling(text).size_ms for text in (250, "250ms", "10s", "5m", "1 h", " 2d ")]
+    assert sizes == [250, 250, 10_000, 300_000, 3_600_000, 172_800_000]

@@ -66,6 +66,14 @@ def _nothing_armed():
     disarm()
 
 
+def begun(**keys):
+    scene = Scene(**keys)
+    scene.send(100)
+    first = scene.start()
+    first.processed(100)
+    return scene, first
+
+
 def end(scene, run):
     """Hand the job over to a run that ends at the ends of the inputs."""
     with preparing(load_job(scene.flat), until_end=True) as job:
@@ -75,10 +83,7 @@ def end(scene, run):
 
 @pytest.mark.parametrize("safe", [False, True])
 def test_the_run_before_commits_and_ends_well_and_the_next_one_repeats_nothing(safe):
-    scene = Scene()
-    scene.send(100)
-    first = scene.start()
-    first.processed(100)
+    scene, first = begun()
     second = scene.start(safe)
     assert first.join() is None
     assert first.outcome.stopped
@@ -91,10 +96,7 @@ def test_the_run_before_commits_and_ends_well_and_the_next_one_repeats_nothing(s
 
 
 def test_a_safe_handover_to_a_run_that_fails_in_init_goes_back():
-    scene = Scene()
-    scene.send(100)
-    first = scene.start()
-    first.processed(100)
+    scene, first = begun()
     second = scene.start(safe=True, **{"task.class": f"{__name__}:Unable"})
     assert "no init" in str(second.join())
     scene.send(150)
@@ -105,10 +107,7 @@ def test_a_safe_handover_to_a_run_that_fails_in_init_goes_back():
 
 
 def test_without_a_handover_the_run_before_is_fenced():
-    scene = Scene()
-    scene.send(100)
-    first = scene.start()
-    first.processed(100)
+    scene, first = begun()
     second = scene.start(**{"job.handover.ms": "0"})
     assert isinstance(first.join(), JobTakenOver)
     second.processed(100)
@@ -117,10 +116,7 @@ def test_without_a_handover_the_run_before_is_fenced():
 
 
 def test_a_new_run_that_dies_before_it_asks_for_the_job_costs_the_run_before_nothing():
-    scene = Scene()
-    scene.send(100)
-    first = scene.start()
-    first.processed(100)
+    scene, first = begun()
     arm("handover.3")
     assert isinstance(scene.start().join(), FailPointReached)
     scene.send(100)
@@ -132,10 +128,7 @@ def test_a_new_run_that_dies_before_it_asks_for_the_job_costs_the_run_before_not
 @pytest.mark.parametrize("point", ["handover.4", "handover.7"])
 def test_a_new_run_that_dies_after_that_leaves_a_job_that_the_next_start_continues(point, monkeypatch):
     monkeypatch.setattr(handover, "_CLAIMED_S", 0.5)
-    scene = Scene()
-    scene.send(100)
-    first = scene.start()
-    first.processed(100)
+    scene, first = begun()
     arm(point)
     assert isinstance(scene.start().join(), FailPointReached)
     failure = first.join()
@@ -151,10 +144,7 @@ def test_a_new_run_that_dies_after_that_leaves_a_job_that_the_next_start_continu
 
 @pytest.mark.parametrize("point", ["handover.5", pytest.param("handover.6", marks=pytest.mark.slow)])
 def test_a_run_before_that_dies_on_the_way_is_replaced_all_the_same(point, monkeypatch):
-    scene = Scene(**{"job.handover.ms": "60000"})
-    scene.send(100)
-    first = scene.start()
-    first.processed(100)
+    scene, first = begun(**{"job.handover.ms": "60000"})
     arm(point)
     with monkeypatch.context() as patch:
         # The process of the first run goes on, since it is that of the second, too.
