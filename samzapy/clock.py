@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
@@ -37,7 +37,6 @@ class SystemClock:
     """The machine's clocks."""
 
     __slots__ = ()
-
     monotonic = staticmethod(time.monotonic)
 
     def wall_ms(self) -> int:
@@ -140,6 +139,13 @@ class TimeBound:
         self._count(messages)
 
 
+def least(marks: Mapping[S, int | None], aside: Collection[S]) -> int | None:
+    """`Watermarks.current` of sources with these marks."""
+    counting = [mark for source, mark in marks.items() if source not in aside]
+    highest = max((mark for mark in marks.values() if mark is not None), default=None)
+    return None if None in counting else min(counting, default=highest)  # type: ignore[type-var]  # without None
+
+
 class Watermarks(Generic[S]):
     """Marks in milliseconds since 1970: a source with mark T brings nothing older than T on time.
 
@@ -169,11 +175,7 @@ class Watermarks(Generic[S]):
 
     def of(self, sources: Iterable[S]) -> int | None:
         """Like `current`, of some of the sources."""
-        some = list(sources)
-        counting = [self._marks[source] for source in some if source not in self._aside]
-        if not counting:
-            return max((mark for source in some if (mark := self._marks[source]) is not None), default=None)
-        return None if None in counting else min(counting)  # type: ignore[type-var]  # without None
+        return least({source: self._marks[source] for source in sources}, self._aside)
 
     @property
     def marks(self) -> dict[S, int]:

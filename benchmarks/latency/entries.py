@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.launchers import (
@@ -52,9 +53,10 @@ def _peer(name: str) -> Peer:
     return next(peer for peer in PEERS if peer.name == name)
 
 
-def _like(name: str) -> Entry:
+def _like(name: str, *cases: Any) -> Entry:
+    """`cases`: its guarantees and commits, if not all."""
     peer = _peer(name)
-    return Entry(peer.label, peer.launcher)
+    return Entry(peer.label, peer.launcher, *cases)
 
 
 def _spark(name: str, engine: str) -> Entry:
@@ -78,7 +80,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(f"Kafka Streams {_NO_LINGER.version}, linger.ms=0", _NO_LINGER),
     _like("Flink SQL"),
     _like("Quix Streams"),
-    Entry(_peer("C++ loop, the limit").name, _peer("C++ loop, the limit").launcher, (AT_LEAST_ONCE,), COMMITS_MS[-1:]),
+    _like("C++ loop, the limit", (AT_LEAST_ONCE,), COMMITS_MS[-1:]),
     _spark("Spark SQL, micro-batches without a pause", "sql"),
     _spark("Spark SQL, real-time mode", "real-time"),
 )

@@ -26,7 +26,7 @@ from samzapy.api.context import Context, Counter
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.clock import IdleRule, TimeBound
+from samzapy.clock import IdleRule, TimeBound, least
 from samzapy.config.job import JobClockConfig
 from samzapy.config.reading.keys import Reader, in_ms
 from samzapy.config.stores import StoreConfig
@@ -218,29 +218,28 @@ class EventTime:
         """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved, if only after an undo."""
         known = self._known
         self.reload()
-        if self.over == known and not self._may_idle and not any(source.active for source in self._sources.values()):
-            return False
         undone = self.over != known
+        if not (undone or self._may_idle or any(source.active for source in self._sources.values())):
+            return False
         # Read again, since an undo may have restored a mark, and all at once: a partition that is no longer idle must
         # count before any other moves.
         marks = self._marks = self._kept()
         for source in self._sources.values():
             # A partition without a mark has brought one message at most, and that was undone.
-            if source.active and source.ssp in marks:
+            if source.active and marks[source.ssp] is not None:
                 source.active = False
                 self._rule.receive(source.ssp, now)
         self._rule.check(now)
-        counting = self._sources.keys() - self._rule.idle
-        if counting <= marks.keys() and marks:
-            silent_ms = 0 if counting else int(self._rule.all_silent_s(now) * 1000)
-            self.end(min(marks[ssp] for ssp in counting) if counting else max(marks.values()) + silent_ms)
+        if (current := least(marks, self._rule.idle)) is not None:
+            all_idle = len(self._rule.idle) == len(self._sources)
+            self.end(current + int(self._rule.all_silent_s(now) * 1000) if all_idle else current)
         self._known = self.over
         return undone or self.over != known
 
-    def _kept(self) -> dict[SystemStreamPartition, int]:
-        """The marks that the store has."""
+    def _kept(self) -> dict[SystemStreamPartition, int | None]:
+        """The marks that the store has, None for none."""
         entries = self._store.get_all([source.entry for source in self._sources.values()])
-        return {ssp: mark for ssp, source in self._sources.items() if (mark := entries[source.entry]) is not None}
+        return {ssp: entries[source.entry] for ssp, source in self._sources.items()}
 
     def end(self, time: int) -> None:
         """Declare everything that ends by `time` over."""
@@ -251,7 +250,7 @@ class EventTime:
     @property
     def newest(self) -> int:
         """The newest event time so far, idle time included."""
-        return max(self.over, self._seen, *self._marks.values())
+        return max(self.over, self._seen, *filter(None, self._marks.values()))
 
     def _refuse(self, envelope: IncomingMessageEnvelope, time: object) -> NoReturn:
         raise ValueError(

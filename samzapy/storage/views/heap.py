@@ -67,18 +67,17 @@ class SortedBlocks:
         """Put in an item that is not there."""
         upcoming, numbers, separators = self._store.get(self._directory) or _EMPTY
         at = bisect_right(separators, ranked)
-        place = self._key(numbers[at])
-        block = [*(self._store.get(place) or ())]
+        block = [*self._block(numbers[at])]
         insort(block, ranked)
         large = len(ranked[1]) > _SMALL_BYTES and sum(len(item[1]) for item in block) > _BLOCK_BYTES
         if len(block) <= self._block_size and not (large and len(block) > 1):
-            self._store.put(place, block)
+            self._store.put(self._key(numbers[at]), block)
             return
         half = len(block) // 2
         between = [*separators[:at], _between(block[half - 1], block[half]), *separators[at:]]
         directory = [upcoming + 1, [*numbers[: at + 1], upcoming, *numbers[at + 1 :]], between]
         # In one call: if the store refuses one of them, nothing has changed.
-        halves = {place: block[:half], self._key(upcoming): block[half:]}
+        halves = {self._key(numbers[at]): block[:half], self._key(upcoming): block[half:]}
         self._store.put_all({**halves, self._directory: directory})
 
     def remove(self, ranked: Ranked) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -71,11 +70,11 @@ class KafkaProducer(ColumnProducer):
     def send_columns(self, columns: OutgoingColumns) -> None:
         with self._calls:
             self._calls.must_take_records()
-            self._abortable(lambda: self._queue.send(columns))
+            self._abortable(self._queue.send, columns)
 
     def flush(self, timeout_s: float = 60.0) -> Mapping[tuple[str, int], int]:
         with self._calls:
-            self._abortable(lambda: self._flush(timeout_s))
+            self._abortable(self._flush, timeout_s)
         return self._last_offsets
 
     def purge(self) -> None:
@@ -109,9 +108,8 @@ class KafkaProducer(ColumnProducer):
     def commit(self) -> None:
         with self._calls:
             self._calls.must_be_in_transaction("commit")
-            self._abortable(lambda: self._flush(self._call_s))
-            commit = partial(self._call, "commit", lambda client: client.commit_transaction(self._call_s))
-            self._abortable(commit)
+            self._abortable(self._flush, self._call_s)
+            self._abortable(self._call, "commit", lambda client: client.commit_transaction(self._call_s))
             self._calls.in_transaction = False
 
     def abort(self) -> None:
@@ -160,11 +158,11 @@ class KafkaProducer(ColumnProducer):
             self._made = open_producer(self._connection, self._serve, with_offsets=with_offsets)
         return self._made
 
-    def _abortable(self, call: Callable[[], object]) -> None:
+    def _abortable(self, call: Callable[..., object], *arguments: Any) -> None:
         """Inside a transaction, an abort heals every error without another reaction. Outside of one, a fatal error may
         announce a refused record: the record's error is raised instead, since it says more."""
         try:
-            call()
+            call(*arguments)
         except ProducerFenced as error:
             refused = None if self._calls.transactional else self._refusal()
             if refused is None:
