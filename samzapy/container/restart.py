@@ -275,7 +275,11 @@ def build_container(
             builder, lease, ends or {}, clock, ownership, on_lost=process.on_lost, watch=watch, committed=stores
         )
 
-    watch = _watch(config, model, clock, process)
+    seen = config.supervision
+    group = config.job_name if seen.mirror else ""
+    lag = LagWatch(model.ssps, job_clients(config, f"{model.id}-lag"), clock, group=group)
+    on_stalled = process.on_stalled if seen.stall_fails else ignore_stall
+    watch = ContainerWatch(lag, clock, seen.stall_ms / 1000, process.lines, on_stalled)
     stores = CommittedStores()
     header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
     tasks = frozenset(task.name for task in model.tasks)
@@ -290,14 +294,6 @@ def build_container(
         clock=clock,
         ask=partial(_ask, config, model),
     )
-
-
-def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: ContainerProcess) -> ContainerWatch:
-    wanted = config.supervision
-    group = config.job_name if wanted.mirror else ""
-    lag = LagWatch(model.ssps, job_clients(config, f"{model.id}-lag"), clock, group=group)
-    on_stalled = process.on_stalled if wanted.stall_fails else ignore_stall
-    return ContainerWatch(lag, clock, wanted.stall_ms / 1000, process.lines, on_stalled)
 
 
 def _ask(config: JobConfig, model: ContainerModel) -> None:

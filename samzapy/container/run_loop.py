@@ -38,6 +38,8 @@ _offset = attrgetter("offset")
 MAX_WAIT_S = 0.1
 #: The longest time between two checks of the agenda while the messages of a poll are processed, in seconds.
 _MAX_CHECK_S = 0.05
+#: A wall clock that has left the monotonic one by more milliseconds was set.
+_SET_MS = 10
 
 
 Delivery = tuple[TaskInstance, SystemStreamPartition, Run]
@@ -154,6 +156,10 @@ class RunLoop:
         self._timed = [task for task in tasks if task.timers or task.event_clock.intermediate]
         self._window = Schedule(control.window_ms if self._windowed else 0, now)
         self._commit = Schedule(control.commit_ms, now)
+        #: By task, the monotonic time of its next timer, while the wall clock is so far ahead of the monotonic one.
+        self._timers, self._ahead_ms = dict[str, float](), -inf
+        for task in self._timed:
+            self._await_timers(task)
         self._idle = Schedule(min((task.event_clock.check_ms for task in tasks), default=0), now)
         #: What is due, in this order; without a schedule at each check.
         self._agenda: list[tuple[Schedule | None, Callable[[], object]]] = [
@@ -208,12 +214,9 @@ class RunLoop:
 
     @property
     def due_at(self) -> float:
-        """The monotonic time of the next window, commit, wall-clock timer or gathered batch; infinity for never."""
-        due_at = min(self._window.due_at, self._commit.due_at, self._executor.load.due_at)
-        for task in self._timed:
-            if task.timers is not None:
-                due_at = min(due_at, self._clock.monotonic() + task.timers.wait_s())
-        return due_at
+        """The monotonic time of the next window, commit, timer or gathered batch; infinity for never."""
+        timer = min(self._timers.values(), default=inf)
+        return min(self._window.due_at, self._commit.due_at, timer, self._executor.load.due_at)
 
     def window(self) -> None:
         """Call `window` of every task that has one, now."""
@@ -307,6 +310,7 @@ class RunLoop:
     def _after_call(self, task: TaskInstance) -> None:
         """Hand over the outputs of a call into the task, and carry out its requests."""
         task.collector.hand_over()
+        self._await_timers(task)
         if task.requests.pending:
             self._handle_requests(task)
 
@@ -325,7 +329,6 @@ class RunLoop:
         for schedule, action in self._agenda:
             if schedule is None or schedule.due(now):
                 action()
-        # Not the timers: to ask all of many tasks costs more than a check every `_MAX_CHECK_S`.
         self._check_at = min(now + _MAX_CHECK_S, self._window.due_at, self._commit.due_at)
 
     def _check_idle(self) -> None:
@@ -335,11 +338,17 @@ class RunLoop:
         held_back, polled = self.inputs.held_back(), self._polled
         for task in self._tasks:
             waiting = {ssp for ssp, at in task.offsets.items() if at < polled.get(ssp, at)}
-            if task.event_clock.check_idle(min(now, self._silent_until), waiting | held_back):
-                self._advance_clock(task, moved=True)
+            moved = task.event_clock.check_idle(min(now, self._silent_until), waiting | held_back)
+            # The watermark may move without the clock.
+            if moved or task.event_clock.intermediate:
+                self._advance_clock(task, moved=moved)
 
     def _advance_clocks(self) -> None:
-        for task in self._timed:
+        now = self._clock.monotonic()
+        ahead_ms = self._clock.wall_ms() - now * 1000
+        if was_set := abs(ahead_ms - self._ahead_ms) > _SET_MS:
+            self._ahead_ms = ahead_ms
+        for task in [task for task in self._timed if was_set or self._timers.get(task.name, inf) <= now]:
             self._advance_clock(task, moved=False)
 
     def _advance_clock(self, task: TaskInstance, *, moved: bool) -> None:
@@ -355,6 +364,11 @@ class RunLoop:
             self._settle(Quiet.CHANGE, task)
             task.watermark(time_ms)
             self._after_call(task)
+        self._await_timers(task)
+
+    def _await_timers(self, task: TaskInstance) -> None:
+        if task.timers is not None:
+            self._timers[task.name] = self._clock.monotonic() + task.timers.wait_s()
 
     def _fire_timers(self, task: TaskInstance, timers: TaskTimers) -> None:
         """Fire the due timers in order of time, including timers that become due meanwhile."""

@@ -406,16 +406,16 @@ class TaskTimers:
         return time_ms if now is None else max(now, time_ms)
 
     def is_due(self) -> bool:
-        now, timers = self._event_clock.now, self.timers
-        timers.tidy()
-        if now is not None and timers.earliest(TimerClock.EVENT) <= now:
-            return True
-        wall = timers.earliest(TimerClock.WALL)
-        return wall != NEVER and wall <= self._clock.wall_ms()
+        self.timers.tidy()
+        return self.wait_s() <= 0
 
     def wait_s(self) -> float:
-        """Seconds until a wall-clock timer may be due."""
-        return max(0.0, (self.timers.earliest(TimerClock.WALL) - self._clock.wall_ms()) / 1000)
+        """Seconds until a timer may be due, if event time does not move; infinity for never."""
+        now = self._event_clock.now
+        if now is not None and self.timers.earliest(TimerClock.EVENT) <= now:
+            return 0.0
+        wall = self.timers.earliest(TimerClock.WALL)
+        return inf if wall == NEVER else max(0.0, (wall - self._clock.wall_ms()) / 1000)
 
     def take_due(self) -> Iterator[Timer]:
         """The due timers, in order of time within each clock, a few at a time. Each leaves the store before it is

@@ -189,9 +189,8 @@ class LagWatch:
         cause = self._cause
         if cause is None or isinstance(cause, Unreachable | RetriableError):
             return _SILENT
-        if isinstance(cause, SamzapyError):
-            return f"the ends of the inputs are not known: {cause}"
-        return f"the ends of the inputs are not known: {type(cause).__name__}: {cause}"
+        text = f"{cause}" if isinstance(cause, SamzapyError) else f"{type(cause).__name__}: {cause}"
+        return f"the ends of the inputs are not known: {text}"
 
     @property
     def held_by_transactions(self) -> tuple[str, ...]:
@@ -205,7 +204,7 @@ class LagWatch:
             with suppress(Exception):
                 self._mirror(self._progress().committed)
         finally:
-            self._close()
+            close_anyway(self._clients, "lag")
 
     def poll(self) -> None:
         """One poll. Whatever it raises is remembered, and the next poll asks again, with other clients."""
@@ -217,7 +216,7 @@ class LagWatch:
         except Exception as cause:  # a container without polls would seem to stall
             self._cause = cause
             logger.debug("The ends of the inputs are not known: %s", cause, exc_info=True)
-            self._close()
+            close_anyway(self._clients, "lag")
             return
         lags = self._measured(ends, progress)
         self._cause, self._measured_at = None, began
@@ -235,13 +234,9 @@ class LagWatch:
         except (RetriableError, Unreachable) as cause:
             logger.debug("The positions were not copied to the consumer group '%s': %s", self._group, cause)
         except SamzapyError as cause:
-            level, self._warned = (logging.DEBUG if self._warned else logging.WARNING), True
-            logger.log(
-                level,
-                "The positions are not copied to the consumer group '%s' (job.offsets.mirror): %s",
-                self._group,
-                cause,
-            )
+            text = "The positions are not copied to the consumer group '%s' (job.offsets.mirror): %s"
+            logger.log(logging.DEBUG if self._warned else logging.WARNING, text, self._group, cause)
+            self._warned = True
 
     def _measured(self, ends: Positions, progress: Progress) -> dict[str, PartitionLag]:
         now_ms, wall_ms = round(self._clock.monotonic() * 1000), self._clock.wall_ms()
@@ -265,8 +260,10 @@ class LagWatch:
         self._clients.mirror(self._group, changed)
         self._mirrored.update(changed)
 
-    def _close(self) -> None:
-        try:
-            self._clients.close()
-        except Exception as cause:  # noqa: BLE001  # a reader of ends never ends a job
-            logger.debug("Closing the clients of the lag: %s", cause)
+
+def close_anyway(clients: SystemClients, of: str) -> None:
+    """Close the clients of an observer, whose failures never end a job."""
+    try:
+        clients.close()
+    except Exception as cause:  # noqa: BLE001  # whatever it is
+        logger.debug("Closing the clients of the %s: %s", of, cause)

@@ -280,9 +280,8 @@ def log_folder(config: LogConfig, job_name: str) -> Path:
 
 def about_container(line: str, container: str) -> bool:
     """Whether a line of a driver's log is about that container."""
-    return any(
-        mark in line for mark in (f"[container {container},", f"[container {container}]", f'"container":"{container}"')
-    )
+    marks = f"[container {container},", f"[container {container}]", f'"container":"{container}"'
+    return any(mark in line for mark in marks)
 
 
 def newest_lines(folder: Path, container: str) -> str:

@@ -26,7 +26,7 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.supervision import ReporterConfig
 from samzapy.container.supervision.heartbeat import keep_running
-from samzapy.container.supervision.lag import LagWatch, Progress
+from samzapy.container.supervision.lag import LagWatch, Progress, close_anyway
 from samzapy.container.supervision.logs import Activity, CarriedLines, activity_of, stack_as_text, stack_of, waited_for
 from samzapy.container.supervision.outage import CONTAINER
 from samzapy.job.lease import ContainerLease, Facts, Stall, UserFailure
@@ -196,7 +196,7 @@ class Reporting:
                 reporter.tick()
         for reporter in self._reporters:
             reporter.report()
-        self._close()
+        close_anyway(self._clients, "metrics")
 
     def _publisher(self, stream: SystemStream) -> Publish:
         """Sends snapshots to the stream, all of a host to one partition, as Samza does. Raises SamzapyError."""
@@ -208,13 +208,7 @@ class Reporting:
                 producer.flush(_ACK_S)
             except Exception:
                 # A failed producer cannot be used again; the next snapshot makes another.
-                self._close()
+                close_anyway(self._clients, "metrics")
                 raise
 
         return publish
-
-    def _close(self) -> None:
-        try:
-            self._clients.close()
-        except Exception as cause:  # noqa: BLE001  # metrics never end a job
-            logger.warning("Closing the metrics' clients: %s", cause)

@@ -87,8 +87,7 @@ def test_serdes_are_required_and_must_be_known(store_problems):
         "stores.s.key.serde: required, e.g. string",
         (
             "stores.s.msg.serde: serde 'jsn' unknown; known: string, integer, long, double, bytes, byte, "
-            "bytebuffer, uuid, "
-            "json, msgpack, avro, json-schema, protobuf; did you mean json?"
+            "bytebuffer, uuid, json, msgpack, avro, json-schema, protobuf; did you mean json?"
         ),
     ]
 
@@ -124,8 +123,7 @@ def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
             {**SIDE, "side.inputs": "kafka.a", "rocksdb.ttl.ms": "5000"},
             (
                 "stores.s.side.inputs: cannot be combined with stores.s.rocksdb.ttl.ms: entries that are "
-                "read again would "
-                "get a new time to live"
+                "read again would get a new time to live"
             ),
         ),
         (

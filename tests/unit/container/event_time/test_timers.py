@@ -19,8 +19,10 @@ from samzapy import (
 from samzapy.api.system import OutgoingRecord
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ConfigError, StoreError, TaskFailed
+from samzapy.testing import ManualClock, TaskTestDriver
 
 STORE = {"stores.reminders.factory": "timers", "stores.reminders.changelog": "mem.reminders-changelog"}
+OTHERS = {"stores.others.factory": "timers", "stores.others.changelog": "mem.others-changelog"}
 
 
 class Orders(InitableTask, TimerTask):
@@ -181,6 +183,32 @@ def test_wall_clock_timers_fire_by_the_clock_passed_in_without_any_message(tmp_p
     assert Orders.log == [10, ("first", 1_000), ("stop", 1_000_000)]
 
 
+class CountedClock(ManualClock):
+    reads = 0
+
+    def wall_ms(self):
+        self.reads += 1
+        return super().wall_ms()
+
+
+def reads_of_a_message(job, tasks):
+    with TaskTestDriver(None, job.flat, partitions=tasks, clock=CountedClock(0)) as driver:
+        for number in range(tasks):
+            driver.send("in", {"id": 0, "clock": "wall", "set": {"x": 60_000}}, partition=number, timestamp=0)
+        before = driver.clock.reads
+        driver.send("in", {"id": 1}, partition=0, timestamp=0)
+        reads = driver.clock.reads - before
+        driver.clock.set_wall(60_000)
+        driver.run()
+    assert Orders.log[-tasks:] == [("x", 60_000)] * tasks
+    return reads
+
+
+def test_a_message_asks_for_the_timers_of_no_other_task_and_a_set_clock_of_all(tmp_path):
+    job = job_of(tmp_path)
+    assert reads_of_a_message(job, 2) == reads_of_a_message(job, 50) > 0
+
+
 def test_a_failed_message_that_is_skipped_has_set_no_timer(tmp_path):
     job = job_of(tmp_path, **{"task.error.process.policy": "skip"})
     send(job, (10, {"set": {"kept": 30}}), (20, {"set": {"undone": 25, "kept": 26}}), (40, {}))
@@ -205,9 +233,7 @@ def test_what_a_timer_raises_names_it_and_nothing_of_it_is_committed(tmp_path, m
     monkeypatch.setattr(OrderTask, "on_timer", fail)
     job = job_of(tmp_path)
     send(job, (10, {"set": {"x": 20}}), (20, {}))
-    with pytest.raises(
-        TaskFailed, match=r"^Partition 0: on_timer of 'x' failed: KeyError: 'lost' \(.*test_timers.py:\d+\)$"
-    ):
+    with pytest.raises(TaskFailed, match=r"^Partition 0: on_timer of 'x' failed: KeyError: 'lost' \(.*rs.py:\d+\)$"):
         job.run()
     monkeypatch.undo()
     job.run()
@@ -224,21 +250,14 @@ class NoTimersTask(StreamTask, InitableTask):
         return
 
 
-def test_timers_without_a_store_for_them_are_refused_with_what_to_add(tmp_path):
-    job = MemoryJob(tmp_path, task=NoTimersTask)
-    with pytest.raises(Exception, match=r"the job has no store for timers; add stores.NAME.factory=timers") as failed:
-        job.run()
-    assert isinstance(failed.value, StoreError)
-
-
-def test_a_store_of_timers_without_a_timer_task_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"task.class: NoTimersTask must be a TimerTask that defines on_timer"):
-        MemoryJob(tmp_path, task=NoTimersTask, **STORE).run()
-
-
-def test_a_second_store_of_timers_is_refused(tmp_path):
-    second = {"stores.others.factory": "timers", "stores.others.changelog": "mem.others-changelog"}
-    with pytest.raises(
-        ConfigError, match=r"stores.reminders.factory: a job has one store of timers, and others is one"
-    ):
-        job_of(tmp_path, **second)
+@pytest.mark.parametrize(
+    ("task", "keys", "refusal"),
+    [
+        (NoTimersTask, {}, r"the job has no store for timers; add stores.NAME.factory=timers"),
+        (NoTimersTask, STORE, r"task.class: NoTimersTask must be a TimerTask that defines on_timer"),
+        (OrderTask, STORE | OTHERS, r"stores.reminders.factory: a job has one store of timers, and others is one"),
+    ],
+)
+def test_timers_take_a_timer_task_and_one_store(tmp_path, task, keys, refusal):
+    with pytest.raises((ConfigError, StoreError), match=refusal):
+        MemoryJob(tmp_path, task=task, **keys).run()

@@ -47,9 +47,7 @@ def test_a_container_takes_as_many_cores_as_spark_counts_for_a_task():
 
 
 def test_standbys_are_refused_where_there_is_only_one_executor():
-    with pytest.raises(
-        ConfigError, match=r"job.spark.master: standby containers need a second executor.*'local\[4,4\]'"
-    ):
+    with pytest.raises(ConfigError, match=r"job.spark.master: standby containers need a second executor.*l\[4,4\]"):
         Master.parse("local[4,4]").check_standbys(1)
     Master.parse("local[4,4]").check_standbys(0)
     Master.parse("local-cluster[2,1,1024]").check_standbys(1)
@@ -126,10 +124,7 @@ def test_what_is_on_the_network_is_reached_from_everywhere(master):
     [
         ({"systems.x.samza.factory": "local", "systems.x.path": "/data/log.db"}, "the file /data/log.db"),
         ({"systems.x.samza.factory": "memory"}, "the memory of one process"),
-        (
-            {"systems.x.samza.factory": "database", "systems.x.database.url": "sqlite:////data/shop.db"},
-            "a file of SQLite",
-        ),
+        ({"systems.x.samza.factory": "database", "systems.x.database.url": "sqlite:////x.db"}, "a file of SQLite"),
     ],
 )
 def test_a_system_on_this_machine_is_refused_for_executors_elsewhere(master, keys, where):
