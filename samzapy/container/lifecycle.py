@@ -113,9 +113,7 @@ class Container:
         except errors.UnknownStream as failure:
             named = self._named(failure)
             self.abandon()
-            if named is failure:
-                raise
-            raise named from failure
+            raise named from failure.__cause__ if named is failure else failure
         except BaseException:
             self.abandon()
             raise

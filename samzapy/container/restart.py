@@ -190,7 +190,13 @@ class RestartingContainer:
     def _wait(self, container: Container, failure: errors.SamzapyError, seconds: float) -> None:
         with self._between(container, "restarting") as between:
             self._check_ownership()
-            self._explain(failure)
+            logger.warning("Starting again from the last commit after: %s", failure)
+            if isinstance(failure, errors.ProducerFenced):
+                logger.warning(
+                    "No newer attempt has fenced it, so the broker did: a transaction was open for longer than "
+                    "task.transaction.timeout.ms (%d); raise this key, commit more often, or do less in one process()",
+                    self._transaction_timeout_ms,
+                )
             self._stopped.wait(seconds)
             between.finish("restarting")
 
@@ -219,15 +225,6 @@ class RestartingContainer:
             # The next start finds out. It may fence the rightful owner, which then restarts once more.
             level = logging.DEBUG if silence.outage else logging.WARNING
             logger.log(level, "Cannot tell whether another run has taken over (%s)", silence)
-
-    def _explain(self, failure: errors.SamzapyError) -> None:
-        logger.warning("Starting again from the last commit after: %s", failure)
-        if isinstance(failure, errors.ProducerFenced):
-            logger.warning(
-                "No newer attempt has fenced it, so the broker did: a transaction was open for longer than "
-                "task.transaction.timeout.ms (%d); raise this key, commit more often, or do less in one process()",
-                self._transaction_timeout_ms,
-            )
 
 
 def build_container(

@@ -317,9 +317,7 @@ class PrivateFile(RotatingFileHandler):
             super().handleError(record)
         elif not self._warned:
             self._warned = True
-            logger.warning(
-                "%s: %s (job.log.dir); further lines may be missing there", self.baseFilename, cause.strerror
-            )
+            logger.warning("%s: %s (job.log.dir); further lines may be missing", self.baseFilename, cause.strerror)
 
     def close(self) -> None:
         with suppress(OSError):
@@ -420,10 +418,8 @@ def _file(config: LogConfig, job_name: str, file: str) -> PrivateFile | str:
     folder = log_folder(config, job_name)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        built = PrivateFile(
-            folder / f"{file}.log", maxBytes=config.max_bytes, backupCount=config.files, encoding="utf-8"
-        )
+        log = PrivateFile(folder / f"{file}.log", maxBytes=config.max_bytes, backupCount=config.files, encoding="utf-8")
     except OSError as cause:
         return f"{folder}: {cause.strerror} (job.log.dir)"
-    built.setFormatter(formatter(job_name, as_json=config.as_json))
-    return built
+    log.setFormatter(formatter(job_name, as_json=config.as_json))
+    return log

@@ -329,6 +329,8 @@ class AsynchronousExecutor(TaskExecutor):
     ) -> None:
         self._all = messages
         self._of = {item.task.name: item for item in messages}
+        #: Those with messages that no step has followed.
+        self._active: dict[str, AsyncMessages] = {}
         self._events = events
         self._clock = clock
         self._should_stop = should_stop
@@ -338,17 +340,18 @@ class AsynchronousExecutor(TaskExecutor):
 
     @property
     def load(self) -> Load:
-        for item in self._all:
+        active = self._active.values()
+        for item in active:
             if len(item.waiting) >= _MOST_WAITING:
                 self._full.add(item.task.name)
             elif len(item.waiting) <= _FEW_WAITING:
                 self._full.discard(item.task.name)
         return Load(
-            full=all(item.waiting for item in self._all),
-            idle=not any(item.waiting or item.unsettled for item in self._all),
+            full=len(active) == len(self._all) and all(item.waiting for item in active),
+            idle=not any(item.waiting or item.unsettled for item in active),
             busy=self._busy,
             # A partition waits for the slowest of its tasks.
-            held=frozenset(ssp for name in self._full for ssp in self._of[name].task.offsets),
+            held=frozenset(ssp for name in self._full & self._active.keys() for ssp in self._of[name].task.offsets),
         )
 
     def process(
@@ -362,6 +365,7 @@ class AsynchronousExecutor(TaskExecutor):
                 own.skip(ssp, run[0].offset)
                 yield Step(task, control=(ssp, run.control))
             else:
+                self._active[task.name] = own
                 own.accept(ssp, run)
                 task.event_clock.accepted(ssp, run)
         yield from self._advance()
@@ -399,17 +403,19 @@ class AsynchronousExecutor(TaskExecutor):
 
     def _advance(self) -> Generator[Step, None, None]:
         """Start and check messages, and wait a little for those in flight."""
-        now = self._clock.monotonic()
-        for item in self._all:
+        now, active = self._clock.monotonic(), list(self._active.values())
+        for item in active:
             item.start()
-        for item in self._all:
+        for item in active:
             item.check(now)
             item.task.collector.hand_over()
+            if not (item.waiting or item.unsettled):
+                del self._active[item.task.name]
             yield Step(item.task, moved=item.task.event_clock.done())
-        self._in_flight_s.set(sum(item.in_flight_s(self._clock.monotonic()) for item in self._all))
+        self._in_flight_s.set(sum(item.in_flight_s(self._clock.monotonic()) for item in active))
         # Before the wait: messages that end during it have outputs, which the next call hands over.
-        self._busy = any(item.in_flight or item.waiting.ready or item.waiting.repeating for item in self._all)
-        if any(item.unsettled for item in self._all):
+        self._busy = any(item.in_flight or item.waiting.ready or item.waiting.repeating for item in active)
+        if any(item.unsettled for item in active):
             self._events.run(_STEP_S)
 
     def _check_stop(self, messages: Sequence[AsyncMessages], waited_s: float) -> None:

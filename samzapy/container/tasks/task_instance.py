@@ -107,7 +107,7 @@ class TaskInstance:
     """One running task: calls the methods of the user's object, except for messages, and represents it in commits.
 
     It is complete when it is made. Timers, state checkpoints and sinks do nothing in a task without them. `touched`:
-    whether the user's code has run since the last commit, so that a commit has something to write.
+    whether the user's code has run since the last commit and may have left something for the next one.
     """
 
     def __init__(
@@ -238,8 +238,10 @@ class TaskInstance:
 
     def window(self) -> None:
         assert isinstance(self.task, WindowableTask)
-        self.touched = True
         self.call("window", self.task.window, self.collector, self.requests)
+        # Most calls in an idle job leave nothing to commit.
+        keeps = self.has_sinks or self.checkpoints is not None
+        self.touched |= keeps or self.collector.waiting or self.stores.has_changes
 
     def fire(self, timer: Timer) -> None:
         assert isinstance(self.task, TimerTask)

@@ -107,8 +107,7 @@ class TypedValues:
             if fault is not None:
                 raise SerdeError(
                     f"store '{self._store}': the {type(message).__name__} of {self._stream} "
-                    f"{fault}; a join keeps messages in "
-                    "its store: change the class, or join plain values"
+                    f"{fault}; a join keeps messages in its store: change the class, or join plain values"
                 )
         return plain
 

@@ -4,11 +4,11 @@ from itertools import pairwise
 from typing import ClassVar
 
 import pytest
-from jobs.memory_job import MemoryJob
+from jobs.memory_job import OUT, MemoryJob
 
-from samzapy import BatchTask, InitableTask, StreamTask, TimerTask, WindowableTask
+from samzapy import BatchTask, InitableTask, OutgoingMessageEnvelope, StreamTask, TimerTask, WindowableTask
 from samzapy.api.event_time import TimerClock
-from samzapy.testing import ManualClock
+from samzapy.testing import ManualClock, TaskTestDriver
 
 COMMITS = {"task.commit.ms": "500", "stores.counts.factory": "inmemory"}
 
@@ -102,3 +102,32 @@ def test_timers_that_are_due_together_are_committed_in_time(tmp_path):
     report = run_of(SlowAlarmTask, tmp_path, 1, [(0, "k", {"id": 1})], **timers)
     assert report.metrics["Partition 0"]["timers-fired"] == 20
     assert report.metrics["commit"]["commits"] >= 4
+
+
+class ObedientTask(StreamTask, WindowableTask, InitableTask):
+    """Each `window` does what the last message says."""
+
+    def init(self, context):
+        self.counts = context.get_store("counts")
+
+    def process(self, envelope, collector, coordinator):
+        self.order = envelope.message
+
+    def window(self, collector, coordinator):
+        if self.order == "send":
+            collector.send(OutgoingMessageEnvelope(OUT, "sent"))
+        if self.order == "put":
+            self.counts.put("k", self.counts.get("k") is None)
+
+
+@pytest.mark.parametrize(("order", "commits"), [("rest", False), ("send", True), ("put", True)])
+def test_windows_are_committed_if_they_leave_anything(tmp_path, order, commits):
+    keys = {"task.window.ms": "100", "task.commit.ms": "500"}
+    with TaskTestDriver(ObedientTask, MemoryJob(tmp_path).flat, keys) as driver:
+        driver.send("in", order)
+        driver.advance(1)
+        try:
+            driver.crash("commit.1", during=lambda: driver.advance(2))
+        except RuntimeError:
+            assert not commits
+        assert driver.running is not commits

@@ -75,8 +75,7 @@ def test_inputs_that_agree_place_a_key_and_those_that_do_not_are_refused_with_th
         placement({"in": 4, "also": 2}, task__inputs="local.in,local.also")
     assert str(refused.value) == (
         "stores.s.key.serde: the inputs local.in (4 partitions), local.also (2 partitions) send a "
-        "key to different tasks; "
-        "say where each row belongs (place_by)"
+        "key to different tasks; say where each row belongs (place_by)"
     )
     with pytest.raises(ConfigError, match="send a key to different tasks"):
         placement(

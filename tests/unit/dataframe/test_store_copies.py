@@ -159,8 +159,7 @@ def test_after_the_switch_a_start_with_the_old_changelog_is_refused(job):
         prepare(job.config, until_end=True)
     assert str(refused.value) == (
         "stores.counts.changelog: the store was copied to local.counts-v2, where its state is now: "
-        "name it, with the serdes "
-        "of the copy, got 'local.counts-log'"
+        "name it, with the serdes of the copy, got 'local.counts-log'"
     )
     job.run(**job.keys_of({}))
 

@@ -136,8 +136,7 @@ def test_a_stream_that_does_not_fit_the_state_is_announced_once_and_the_job_goes
     job.admin.create(StreamSpec("in-wide", 5))
     warning = (
         "warning: task.inputs: mem.in-wide has 5 partitions, for 5 tasks in all; the job's state is by 2: give it "
-        "fewer "
-        "partitions, leave it out of task.inputs, or start a new job (job.id); the job goes on without it"
+        "fewer partitions, leave it out of task.inputs, or start a new job (job.id); the job goes on without it"
     )
     run.events.wait_for((warning,), 1)
     job.admin.create(StreamSpec("in-2", 2))

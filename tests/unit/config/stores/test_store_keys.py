@@ -145,8 +145,7 @@ def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
             {**SIDE, "side.inputs": "kafka.a", "side.inputs.processor.serialized.instance": "rO0AB"},
             (
                 "stores.s.side.inputs.processor.serialized.instance: it is an object of the JVM: name a "
-                "SideInputsProcessor class "
-                "in side.inputs.processor.factory, got 'rO0AB'"
+                "SideInputsProcessor class in side.inputs.processor.factory, got 'rO0AB'"
             ),
         ),
     ],

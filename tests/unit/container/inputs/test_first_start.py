@@ -27,8 +27,7 @@ def test_a_run_to_the_end_that_reads_nothing_says_why_once(job, caplog):
         assert told(caplog, logging.WARNING) == [
             (
                 "mem.in: 2 partitions are without a committed offset, so the job starts behind 5 offsets that are "
-                "there; "
-                "to read them, run it once with --config systems.mem.streams.in.samza.reset.offset=true "
+                "there; to read them, run it once with --config systems.mem.streams.in.samza.reset.offset=true "
                 "--config systems.mem.streams.in.samza.offset.default=oldest"
             )
         ]

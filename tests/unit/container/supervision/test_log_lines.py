@@ -120,7 +120,7 @@ def test_lines_on_a_full_disk_are_lost_after_one_warning(tmp_path, caplog, monke
         handler.handle(logging.makeLogRecord({"msg": "a line"}))
     handler.close()
     assert [record.getMessage() for record in caplog.records] == [
-        f"{handler.baseFilename}: No space left on device (job.log.dir); further lines may be missing there"
+        f"{handler.baseFilename}: No space left on device (job.log.dir); further lines may be missing"
     ]
     assert capsys.readouterr().err == ""
 
