@@ -272,11 +272,7 @@ def build_container(
             builder, lease, ends or {}, clock, ownership, on_lost=process.on_lost, watch=watch, committed=stores
         )
 
-    seen = config.supervision
-    group = config.job_name if seen.mirror else ""
-    lag = LagWatch(model.ssps, job_clients(config, f"{model.id}-lag"), clock, group=group)
-    on_stalled = process.on_stalled if seen.stall_fails else ignore_stall
-    watch = ContainerWatch(lag, clock, seen.stall_ms / 1000, process.lines, on_stalled)
+    watch = _watch(config, model, clock, process)
     stores = CommittedStores()
     header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
     tasks = frozenset(task.name for task in model.tasks)
@@ -291,6 +287,13 @@ def build_container(
         clock=clock,
         ask=partial(_ask, config, model),
     )
+
+
+def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: ContainerProcess) -> ContainerWatch:
+    seen, clients = config.supervision, job_clients(config, f"{model.id}-lag")
+    lag = LagWatch(model.ssps, clients, clock, group=config.job_name if seen.mirror else "")
+    on_stalled = process.on_stalled if seen.stall_fails else ignore_stall
+    return ContainerWatch(lag, clock, seen.stall_ms / 1000, process.lines, on_stalled)
 
 
 def _ask(config: JobConfig, model: ContainerModel) -> None:

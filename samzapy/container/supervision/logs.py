@@ -387,9 +387,7 @@ class PageAddress:
                 file.write(address)
             self._written = address
         except OSError as cause:
-            logger.warning(
-                "%s: the address of the status page is not kept: %s (job.log.dir)", self._path, cause.strerror
-            )
+            logger.warning("%s: the status page's address is not kept: %s (job.log.dir)", self._path, cause.strerror)
 
     def read(self) -> str | None:
         """The address, None if no run of the job has one here."""
