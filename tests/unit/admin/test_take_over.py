@@ -12,7 +12,7 @@ from samzapy.admin import positions, take_over
 from samzapy.admin.positions import Move, move_positions, read_positions
 from samzapy.admin.running import NO_DRIVER
 from samzapy.api.checkpoint import CheckpointManager
-from samzapy.api.system import OutgoingRecord
+from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.records import Target, read_owner, write_owner
 from samzapy.config.loader import load_job
@@ -36,7 +36,7 @@ class Echo(StreamTask, WindowableTask):
     """Its window makes that there is something to commit at all times."""
 
     def window(self, collector, coordinator):
-        pass
+        collector.send(OutgoingMessageEnvelope(SystemStream("sys", "beats"), b"beat"))
 
     def process(self, envelope, collector, coordinator):
         collector.send(OutgoingMessageEnvelope(SystemStream("sys", "out"), envelope.message, key=envelope.key))
@@ -46,6 +46,7 @@ class Scene(NumbersScene):
     def __init__(self, guarantee, **keys):
         quick = {"task.commit.ms": "50", "task.window.ms": "50"}
         super().__init__("twice", f"{__name__}:Echo", **{"task.guarantee": guarantee, **quick, **keys})
+        self.admin.create(StreamSpec("beats", 1))
 
     def prepare(self, **options):
         return prepare(load_job(self.flat), **options)
