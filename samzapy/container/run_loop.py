@@ -187,7 +187,7 @@ class RunLoop:
     def run(self) -> None:
         """Process until the end. The caller makes the final commit."""
         self._ending |= self.inputs.take_ended()
-        self._end_partitions()
+        self._end_partitions(*self._tasks)
         while not (self.stopping or self._should_stop()):
             self.turn()
         self.wind_down()
@@ -400,8 +400,8 @@ class RunLoop:
             self._draining = True
             self.inputs.end_at(self._heads())
 
-    def _end_partitions(self) -> None:
-        """End the partitions of which all polled messages are processed, and call the tasks that have none left."""
+    def _end_partitions(self, *ended: TaskInstance) -> None:
+        """End the partitions of which all polled messages are processed; call tasks, also `ended`, with none left."""
         for ssp in list(self._ending):
             readers = [task for task in self._readers[ssp] if ssp in self._open[task.name]]
             done = [task for task in readers if task.offsets[ssp] >= self._polled.get(ssp, 0)]
@@ -414,7 +414,8 @@ class RunLoop:
                     self._after_call(task)
             if len(done) == len(readers):
                 self._ending.discard(ssp)
-        for task in self._tasks:
+            ended = (*ended, *done)
+        for task in ended:
             if not self._open[task.name] and task.name not in self._announced:
                 self._announced.add(task.name)
                 self._announce_end(task)

@@ -230,11 +230,12 @@ class Inputs:
             batches = [batch for consumer in self._readers for batch in consumer.poll(wait, most)]
         return batches
 
-    def _before_ends(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    def _before_ends(self, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
         """The records before the ends, not decoded yet. The partitions that reach their ends have ended."""
-        ends = dict(self._ends)  # a partition may have more batches after the one in which it ends
+        # A partition may have more batches after the one in which it ends.
+        ends = {batch.ssp: self._ends.get(batch.ssp) for batch in batches}
         for batch in batches:
-            ssp, end = batch.ssp, ends.get(batch.ssp)
+            ssp, end = batch.ssp, ends[batch.ssp]
             if end is None or batch.offsets[-1] + 1 < end:
                 yield batch
                 continue

@@ -28,6 +28,8 @@ DEFAULT_BYTES = 268_435_456
 FACTOR, ENTRY_BYTES = 5, 50
 #: The part of the budget that a cache gets, or that is freed, at once; and the part that a cache gives back at once.
 _STEP, _GIVEN = 256, 8
+#: Many caches get less at once: what they have got and do not use is at most a part of the budget.
+_STEPS = 4
 #: The part of the budget that uncommitted bytes may take before the container commits.
 _UNCOMMITTED = 2
 #: The weight of earlier uses each time that memory is short.
@@ -49,16 +51,19 @@ class CacheBudget:
 
     def __init__(self, max_bytes: int = DEFAULT_BYTES) -> None:
         self.max_bytes = max_bytes
-        self._uncommitted = 0
+        self._uncommitted = self._sum = 0
+        #: By cache, the bytes that it may hold.
+        self._granted: dict[CachedStore[Any, Any], int] = {}
         #: By cache, its uses when they were counted last, and its recent ones.
         self._uses: dict[CachedStore[Any, Any], tuple[int, float]] = {}
 
     def open(self, cache: CachedStore[Any, Any]) -> None:
         """Count a new cache."""
-        self._uses[cache] = (0, 0.0)
+        self._granted[cache], self._uses[cache] = 0, (0, 0.0)
 
     def close(self, cache: CachedStore[Any, Any]) -> None:
         """The cache is gone; closing twice is allowed."""
+        self._sum -= self._granted.pop(cache, 0)
         self._uses.pop(cache, None)
 
     def note_uncommitted(self, change: int) -> None:
@@ -67,9 +72,8 @@ class CacheBudget:
 
     @property
     def used(self) -> int:
-        """Bytes of all caches, including uncommitted ones."""
-        cached = sum(cache.size for cache in self._uses)
-        return cached + min(self._uncommitted, self.max_bytes // _UNCOMMITTED)
+        """Bytes that the caches may hold, and uncommitted ones."""
+        return self._sum + min(self._uncommitted, self.max_bytes // _UNCOMMITTED)
 
     @property
     def crowded(self) -> bool:
@@ -78,10 +82,17 @@ class CacheBudget:
 
     def grant(self, cache: CachedStore[Any, Any]) -> int:
         """Make room for the cache; returns the bytes that it may hold until it asks again."""
-        step = max(1, self.max_bytes // _STEP)
+        self._note(cache, cache.size)
+        step = max(1, self.max_bytes // max(_STEP, _STEPS * len(self._uses)))
         if self.used + step > self.max_bytes:
-            self._reclaim(cache, self.max_bytes - step)
-        return cache.size + max(0, min(step, self.max_bytes - self.used))
+            self._reclaim(cache, self.max_bytes - self.max_bytes // _STEP)
+            self._note(cache, cache.size)
+        self._note(cache, cache.size + max(0, min(step, self.max_bytes - self.used)))
+        return self._granted[cache]
+
+    def _note(self, cache: CachedStore[Any, Any], granted: int) -> None:
+        self._sum += granted - self._granted[cache]
+        self._granted[cache] = granted
 
     def _reclaim(self, cache: CachedStore[Any, Any], target: int) -> None:
         for other, (counted, recent) in self._uses.items():
@@ -93,6 +104,7 @@ class CacheBudget:
                     return
                 free = other.free if other is cache else other.give_back
                 free(min(lacking, other.size // _GIVEN + 1))
+                self._note(other, other.size)
         if self.used > self.max_bytes:
             cache.free(self.used - self.max_bytes)
 
