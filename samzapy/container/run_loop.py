@@ -419,8 +419,7 @@ class RunLoop:
             if not self._open[task.name] and task.name not in self._announced:
                 self._announced.add(task.name)
                 self._announce_end(task)
-        if self._tasks and len(self._announced) == len(self._tasks):
-            self.stopping = True
+        self.stopping |= 0 < len(self._announced) == len(self._tasks)
 
     def _announce_end(self, task: TaskInstance) -> None:
         if self._draining or task.event_clock.drained:

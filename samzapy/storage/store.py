@@ -223,11 +223,12 @@ class Store:
         """Whether it is read-only for the task."""
         return self.filling is not None and self.filling.followed
 
-    def send_changes(self, producer: SystemProducer) -> None:
+    def send_changes(self, producer_of: Callable[[str], SystemProducer]) -> None:
         """Queue one changelog record per changed key."""
         changelog, changes = self.changelog, self.stack.uncommitted.changes
         if changelog is None or not changes:
             return
+        producer = producer_of(changelog.system)
         if self.identity.stamped:
             producer.send(_timed_records(changelog, changes))
         else:
@@ -380,17 +381,12 @@ class TaskStores:
     def send_changes(self, producer_of: Callable[[str], SystemProducer]) -> None:
         """Queue one changelog record per changed key of every store that has a changelog."""
         with self._poisoned_by_failure():
-            for ssp, store in self._changed():
-                store.send_changes(producer_of(ssp.system))
+            for store in self._logged.values():
+                store.send_changes(producer_of)
 
-    def changed(self) -> Iterator[SystemStreamPartition]:
+    def changed(self) -> list[SystemStreamPartition]:
         """The changelog partitions that `send_changes` has records for."""
-        return (ssp for ssp, _ in self._changed())
-
-    def _changed(self) -> Iterator[tuple[SystemStreamPartition, Store]]:
-        for store in self._logged.values():
-            if store.changelog is not None and store.stack.uncommitted.changes:
-                yield store.changelog, store
+        return [s.changelog for s in self._logged.values() if s.changelog is not None and s.stack.uncommitted.changes]
 
     def changelog_offsets(self, last_of: Callable[[SystemStreamPartition], int | None]) -> dict[str, int]:
         """The offset of the last changelog record of each store, once the producers are flushed; -1: none ever.

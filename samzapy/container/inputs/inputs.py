@@ -232,8 +232,7 @@ class Inputs:
 
     def _before_ends(self, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
         """The records before the ends, not decoded yet. The partitions that reach their ends have ended."""
-        # A partition may have more batches after the one in which it ends.
-        ends = {batch.ssp: self._ends.get(batch.ssp) for batch in batches}
+        ends = {batch.ssp: self._ends.get(batch.ssp) for batch in batches}  # with all batches of those that end now
         for batch in batches:
             ssp, end = batch.ssp, ends[batch.ssp]
             if end is None or batch.offsets[-1] + 1 < end:

@@ -312,19 +312,16 @@ class CachedStore(Entries, ScanningStore[K, V]):
     def _change_all(self, entries: list[Any], values: list[Any]) -> None:
         """Change many entries, some at a time, and make room in between."""
         for start in range(0, len(entries), _TOGETHER):
-            self._change_some(entries[start : start + _TOGETHER], values[start : start + _TOGETHER])
-
-    def _change_some(self, entries: list[Any], values: list[Any]) -> None:
-        self._set_some(entries, values)
-        if len(self._held) > self._cache_size:
-            self._make_room()
-        elif len(self._dirty) >= self._most_dirty:
-            self._limit_dirty()
+            self._set_some(entries[start : start + _TOGETHER], values[start : start + _TOGETHER])
+            if len(self._held) > self._cache_size:
+                self._make_room()
+            elif len(self._dirty) >= self._most_dirty:
+                self._limit_dirty()
 
     def _has_tombstone(self, entry: Any) -> bool:
         """Whether an entry that is held as absent has a change that says so."""
         uncommitted = self._uncommitted
-        return uncommitted.deletes and uncommitted.has(self._key_bytes(entry))
+        return uncommitted.deletes and self._key_bytes(entry) in uncommitted.changes
 
     def _limit_dirty(self) -> None:
         """Serialize the dirty values if they are as many as a commit may find, or too large."""

@@ -82,17 +82,17 @@ class CacheBudget:
 
     def grant(self, cache: CachedStore[Any, Any]) -> int:
         """Make room for the cache; returns the bytes that it may hold until it asks again."""
-        self._note(cache, cache.size)
+        self._note(cache)
         step = max(1, self.max_bytes // max(_STEP, _STEPS * len(self._uses)))
         if self.used + step > self.max_bytes:
             self._reclaim(cache, self.max_bytes - self.max_bytes // _STEP)
-            self._note(cache, cache.size)
-        self._note(cache, cache.size + max(0, min(step, self.max_bytes - self.used)))
+        self._note(cache, max(0, min(step, self.max_bytes - self.used)))
         return self._granted[cache]
 
-    def _note(self, cache: CachedStore[Any, Any], granted: int) -> None:
-        self._sum += granted - self._granted[cache]
-        self._granted[cache] = granted
+    def _note(self, cache: CachedStore[Any, Any], more: int = 0) -> None:
+        """Count what a cache holds, and what it may hold more."""
+        self._sum += cache.size + more - self._granted[cache]
+        self._granted[cache] = cache.size + more
 
     def _reclaim(self, cache: CachedStore[Any, Any], target: int) -> None:
         for other, (counted, recent) in self._uses.items():
@@ -104,9 +104,10 @@ class CacheBudget:
                     return
                 free = other.free if other is cache else other.give_back
                 free(min(lacking, other.size // _GIVEN + 1))
-                self._note(other, other.size)
+                self._note(other)
         if self.used > self.max_bytes:
             cache.free(self.used - self.max_bytes)
+            self._note(cache)
 
 
 _NONE = type(None)

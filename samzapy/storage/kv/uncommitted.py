@@ -74,15 +74,11 @@ class KeyOrder:
         return keys
 
 
-def merged(overlay: Sequence[Change], below: Iterator[Pair]) -> Iterator[Pair]:
+def _merged(overlay: Sequence[Change], below: Iterator[Pair]) -> Iterator[Pair]:
     """`below` with `overlay` on top: a change replaces the pair of its key, None hides it.
 
     Both are sorted by key, and each holds a key at most once.
     """
-    return _merged(overlay, below) if overlay else below
-
-
-def _merged(overlay: Sequence[Change], below: Iterator[Pair]) -> Iterator[Pair]:
     pair = next(below, None)
     for key, value in overlay:
         while pair is not None and pair[0] < key:
@@ -161,10 +157,6 @@ class UncommittedStore:
                 where = f"store '{self._name}': key {key[:64]!r}"
                 alone = size - self._overhead - RecordTooLarge.BATCH_BYTES
                 raise RecordTooLarge(where, alone, limit - self._overhead)
-
-    def has(self, key: bytes) -> bool:
-        """Whether the key has changed, by a deletion too."""
-        return key in self.changes
 
     def get(self, key: bytes) -> bytes | None:
         """The value including uncommitted changes, None if there is none."""
@@ -269,7 +261,7 @@ def _longest(values: Sequence[bytes | None]) -> int:
 @contextmanager
 def _merged_cursor(overlay: Sequence[Change], below: Cursor) -> Iterator[Iterator[Pair]]:
     with below as pairs:
-        yield merged(overlay, pairs)
+        yield _merged(overlay, pairs) if overlay else pairs
 
 
 class InMemoryStorageEngine(StorageEngine):

@@ -27,14 +27,6 @@ class Log:
         self.producer.send([OutgoingRecord("log", b"k", b"v", 0)] * count)
         self.producer.flush()
 
-    def abort(self):
-        other = self.factory.producer(self.settings, "test", uuid.uuid4().hex)
-        other.init_transactions()
-        other.begin()
-        other.send([OutgoingRecord("log", b"k", b"v", 0)])
-        other.flush()
-        other.abort()
-
     def write_in_transaction(self, count):
         own = self.factory.producer(self.settings, "test", uuid.uuid4().hex)
         own.init_transactions()
