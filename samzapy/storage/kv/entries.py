@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 DEFAULT_BYTES = 268_435_456
 #: Memory per serialized byte, and the serialized bytes that stand for the tables of a cache.
 FACTOR, ENTRY_BYTES = 5, 50
-#: The part of the budget that a cache gets, or that is freed, at once; and the part that a cache gives back at once.
-_STEP, _GIVEN = 256, 8
+#: The parts of the budget that a cache gets and that are freed at once; and the part that a cache gives back at once.
+_STEP, _FREED, _GIVEN = 256, 64, 8
 #: Many caches get less at once: what they have got and do not use is at most a part of the budget.
 _STEPS = 4
 #: The part of the budget that uncommitted bytes may take before the container commits.
@@ -85,7 +85,7 @@ class CacheBudget:
         self._note(cache)
         step = max(1, self.max_bytes // max(_STEP, _STEPS * len(self._uses)))
         if self.used + step > self.max_bytes:
-            self._reclaim(cache, self.max_bytes - self.max_bytes // _STEP)
+            self._reclaim(cache, self.max_bytes - self.max_bytes // _FREED)
         self._note(cache, max(0, min(step, self.max_bytes - self.used)))
         return self._granted[cache]
 
