@@ -113,7 +113,9 @@ class Container:
         except errors.UnknownStream as failure:
             named = self._named(failure)
             self.abandon()
-            raise named from failure.__cause__ if named is failure else failure
+            if named is failure:
+                raise
+            raise named from failure
         except BaseException:
             self.abandon()
             raise

@@ -317,7 +317,9 @@ class TaskInstance:
     def over_budget(self) -> bool:
         return self.stores.over_budget() or (self.has_sinks and self.sinks.full())
 
-    def publish(self, metrics: MetricsRegistry) -> None:
+    def committed(self, metrics: MetricsRegistry) -> None:
+        """A commit has everything: publish the task's counts and sizes."""
+        self.touched = False
         metrics.gauge(self.name, "processed").set(self.processed)
         metrics.gauge(self.name, "sent").set(self.collector.sent)
         values: dict[str, float] = {"batch.count": self._batches, "batch.total": self.processed}
@@ -340,10 +342,6 @@ class TaskInstance:
             metrics.gauge(self.name, f"store.{store}.changelog-offset").set(offset)
         if self.has_sinks:
             self.sinks.publish(metrics)
-
-    def committed(self, metrics: MetricsRegistry) -> None:
-        self.touched = False
-        self.publish(metrics)
 
     def close(self) -> None:
         """Call the user's `close`, if there is one and `init` was called. Only the first call does anything, also if it
