@@ -85,7 +85,7 @@ def test_a_name_of_the_interface_leads_to_the_module_that_defines_it(page, name,
     found = pydoc.locate(name)
     assert found is not None, "no such name"
     assert inspect.getdoc(found)
-    assert Path(inspect.getsourcefile(found)) == (page.parent / link).resolve()
+    assert Path(inspect.getsourcefile(inspect.unwrap(found))) == (page.parent / link).resolve()
 
 
 def test_the_site_shows_the_docstring_of_each_name_of_the_interface(site):
