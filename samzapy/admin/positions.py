@@ -115,9 +115,7 @@ class Moved:
     after: int
 
 
-def move_positions(
-    config: JobConfig, model: JobModel, move: Move, wait: Callable[[float], object], clock: Clock = SYSTEM_CLOCK
-) -> list[Moved]:
+def move_positions(config: JobConfig, model: JobModel, move: Move, wait: Callable[[float], object]) -> list[Moved]:
     """Commit other positions for a job that is not running.
 
     1  look for a run; refuse if there is one, or (unless `take_over`) may be one on another machine
@@ -140,12 +138,10 @@ def move_positions(
         if not move.dry_run:
             # 2  the owner
             tasks = [task.name for task in model.tasks]
-            claim = take_over_by_tool(
-                config, clients, checkpoints, [MEMBER], tasks, wait, unseen=bool(unseen), clock=clock
-            )
+            claim = take_over_by_tool(config, clients, checkpoints, [MEMBER], tasks, wait, unseen=bool(unseen))
             # 3  the checkpoints
             before = _read(model, clients, checkpoints)
-            changed = _moved(before, after, model, _written(checkpoints), clock)
+            changed = _moved(before, after, model, _written(checkpoints))
             check_owner = partial(Ownership.of(config, claim.run.id).check, checkpoints)
             write_checkpoints(config.job_name, clients, checkpoints, claim.state, changed, check_owner=check_owner)
     return [
@@ -198,26 +194,22 @@ def write_checkpoints(
 
 
 def _moved(
-    before: JobPositions, after: Positions, model: JobModel, startpoints: Sequence[Startpoint], clock: Clock
+    before: JobPositions, after: Positions, model: JobModel, startpoints: Sequence[Startpoint]
 ) -> dict[str, Checkpoint]:
     moved = {task.name: {ssp: after[ssp] for ssp in task.ssps if ssp in after} for task in model.tasks}
     return {
-        task: moved_to(before.checkpoints[task], offsets, task, startpoints, clock)
+        task: moved_to(before.checkpoints[task], offsets, task, startpoints)
         for task, offsets in moved.items()
         if offsets
     }
 
 
 def moved_to(
-    old: Checkpoint | None,
-    moved: Mapping[SystemStreamPartition, int],
-    task: str,
-    startpoints: Sequence[Startpoint],
-    clock: Clock = SYSTEM_CLOCK,
+    old: Checkpoint | None, moved: Mapping[SystemStreamPartition, int], task: str, startpoints: Sequence[Startpoint]
 ) -> Checkpoint:
     """The checkpoint of a task after a tool has moved some of its positions, or none. `startpoints`: those of the
     job."""
-    now = clock.wall_ms()
+    now = SYSTEM_CLOCK.wall_ms()
     old = replace(old or Checkpoint({}), time_ms=now)
     if not moved:
         return old
@@ -313,16 +305,16 @@ def write_startpoints(
     return new
 
 
-def read_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> list[Startpoint]:
+def read_startpoints(config: JobConfig, model: JobModel) -> list[Startpoint]:
     """The startpoints that the next start will follow."""
     with _checkpoints(config) as checkpoints:
-        return _pending(_written(checkpoints), checkpoints, model, clock.wall_ms())
+        return _pending(checkpoints, model)
 
 
-def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> int:
+def clear_startpoints(config: JobConfig, model: JobModel) -> int:
     """Drop all startpoints; returns the number that the next start would have followed."""
     with _checkpoints(config) as checkpoints:
-        dropped = len(_pending(_written(checkpoints), checkpoints, model, clock.wall_ms()))
+        dropped = len(_pending(checkpoints, model))
         if dropped:
             checkpoints.write_record(JobRecord.STARTPOINTS, startpoints_to_json([]))
     return dropped
@@ -332,12 +324,10 @@ def _written(checkpoints: CheckpointManager) -> tuple[Startpoint, ...]:
     return startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS).newest)
 
 
-def _pending(
-    startpoints: Sequence[Startpoint], checkpoints: CheckpointManager, model: JobModel, now_ms: int
-) -> list[Startpoint]:
+def _pending(checkpoints: CheckpointManager, model: JobModel) -> list[Startpoint]:
     """The startpoints that some task of the job has yet to follow."""
     ssps = {task.name: task.ssps for task in model.tasks}
-    return pending_of_all(startpoints, ssps, checkpoints.read(ssps), now_ms)
+    return pending_of_all(_written(checkpoints), ssps, checkpoints.read(ssps), SYSTEM_CLOCK.wall_ms())
 
 
 @contextmanager

@@ -23,7 +23,7 @@ import psutil
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint.managers import one_pass
 from samzapy.checkpoint.records import read_owner
-from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
+from samzapy.clock import SYSTEM_CLOCK, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import RunEnd, open_job
 from samzapy.container.supervision.logs import PageAddress
@@ -155,16 +155,14 @@ def ask_to_drain(config: JobConfig) -> JobRun:
     return owner
 
 
-def wait_for_drain(
-    config: JobConfig, run: JobRun, timeout_s: float, wait: Callable[[float], object], clock: Clock = SYSTEM_CLOCK
-) -> bool:
+def wait_for_drain(config: JobConfig, run: JobRun, timeout_s: float, wait: Callable[[float], object]) -> bool:
     """Wait until the run has drained and ended; False if it goes on after that time. If its process has started the job
     again meanwhile, as for new inputs, the new run is asked instead.
 
     Raises SamzapyError if the run has ended otherwise, with what is known about its end. A system that does not answer
     is asked again until then.
     """
-    until = clock.monotonic() + timeout_s
+    until = SYSTEM_CLOCK.monotonic() + timeout_s
     with open_job(config, "drain") as (_, checkpoints):
         while True:
             # Before the records: a run notes its end and then ends its process.
@@ -174,7 +172,7 @@ def wait_for_drain(
                     owner, end = read_owner(checkpoints), RunEnd.read(checkpoints, run)
             except (Unreachable, RetriableError, RestoreStalled):
                 # The job outlives the restart of a broker, and the request is kept.
-                if clock.monotonic() >= until:
+                if SYSTEM_CLOCK.monotonic() >= until:
                     raise
                 # A reader that has failed may not recover.
                 checkpoints.close()
@@ -194,7 +192,7 @@ def wait_for_drain(
                 raise SamzapyError(_undrained(config, run, ": it has failed, or was killed"))
             elif end is not None and end.failed:
                 raise SamzapyError(_undrained(config, run, ": it has failed"))
-            if clock.monotonic() >= until:
+            if SYSTEM_CLOCK.monotonic() >= until:
                 return False
             wait(_PACE_S)
 

@@ -40,7 +40,7 @@ from samzapy.checkpoint.records import (
     refuse_copied,
     write_owner,
 )
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.task import Guarantee
 from samzapy.container.outputs.producers import StateTransactions, fence, refused, state_transactions, transactional_id
@@ -234,14 +234,13 @@ def take_over_by_tool(
     wait: Callable[[float], object],
     *,
     unseen: bool,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> Claim:
     """Own a job for a tool that starts nothing. `unseen`: a run may go on elsewhere.
 
     Nothing fences such a run without transactions, so the tool waits until it must have noticed. Raises as `take_over`.
     """
     checkpoints.start()
-    run = replace(this_run(clock), pid=NO_DRIVER)
+    run = replace(this_run(), pid=NO_DRIVER)
     state = state_transactions(config)
     claim = take_over(config, clients, checkpoints, state, members, tasks, wait, run=run)
     if unseen and claim.state.system is None and not claim.waited:

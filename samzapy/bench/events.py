@@ -4,7 +4,7 @@ stream."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -64,17 +64,9 @@ BATCH = 5_000
 
 
 def load_events(
-    settings: SystemSettings,
-    stream: SystemStream,
-    events: Iterable[tuple[bytes, bytes]],
-    *,
-    partitions: int = 4,
-    on_progress: Callable[[int], None] | None = None,
+    settings: SystemSettings, stream: SystemStream, events: Iterable[tuple[bytes, bytes]], *, partitions: int = 4
 ) -> int:
-    """Create the stream if there is none, and append the (key, value) pairs; returns their number.
-
-    `on_progress` is called with the number of events sent so far.
-    """
+    """Create the stream if there is none, and append the (key, value) pairs; returns their number."""
     factory = system_factory(settings)
     with closing(factory.admin(settings, "bench-load")) as admin:
         admin.create(new_stream(settings, stream.stream, partitions))
@@ -83,7 +75,5 @@ def load_events(
         while batch := [OutgoingRecord(stream.stream, key, value) for key, value in islice(left, BATCH)]:
             producer.send(batch)
             done += len(batch)
-            if on_progress is not None:
-                on_progress(done)
         producer.flush()
     return done

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import final
 
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.container.supervision.job_records import JobRecords
 from samzapy.container.supervision.outage import OUTAGES, Outages
 from samzapy.errors import SamzapyError
@@ -50,11 +50,11 @@ class Checks:
     """The table. It runs from the first `add` to `end`. `records`: the clients of the checks that ask the cluster, for
     these checks only."""
 
-    def __init__(self, records: JobRecords, clock: Clock = SYSTEM_CLOCK, outages: Outages = OUTAGES) -> None:
+    def __init__(self, records: JobRecords, outages: Outages = OUTAGES) -> None:
         """The table closes `records`. `outages`: where failures that are an outage are logged."""
         self.records = records
-        self._asking = _Loop("cluster-checks", records.close, clock, outages)
-        self._local = _Loop("checks", lambda: None, clock, outages)
+        self._asking = _Loop("cluster-checks", records.close, outages)
+        self._local = _Loop("checks", lambda: None, outages)
 
     def add(self, row: Row, first_s: float | None = None, *, asks: bool = True) -> None:
         """Run a row from now on, after `first_s` seconds, by default its pace. `asks`: it asks the cluster."""
@@ -72,12 +72,11 @@ class Checks:
 class _Loop:
     """Some rows in one thread, which starts with the first of them."""
 
-    def __init__(self, name: str, reset: Callable[[], None], clock: Clock, outages: Outages) -> None:
+    def __init__(self, name: str, reset: Callable[[], None], outages: Outages) -> None:
         """`reset` is called after a failure, and at the end."""
         self._outages = outages
         self._is_reported = False
         self._reset = reset
-        self._clock = clock
         self._rows: list[Row] = []
         self._changed = threading.Condition()
         self._stopped = False
@@ -85,7 +84,7 @@ class _Loop:
 
     def add(self, row: Row, first_s: float) -> None:
         with self._changed:
-            row.due = self._clock.monotonic() + first_s
+            row.due = SYSTEM_CLOCK.monotonic() + first_s
             self._rows.append(row)
             self._changed.notify_all()
             if self._thread.ident is None and not self._stopped:
@@ -108,7 +107,7 @@ class _Loop:
                 goes_on = self._try(row, row.check) is not False
                 with self._changed:
                     pace_s = min(row.pace_s, _AGAIN_S) if row.failing else row.pace_s
-                    row.due = self._clock.monotonic() + pace_s
+                    row.due = SYSTEM_CLOCK.monotonic() + pace_s
                     if not goes_on:
                         row.due = float("inf")
         finally:
@@ -121,7 +120,7 @@ class _Loop:
         with self._changed:
             while not self._stopped:
                 row = min(self._rows, key=lambda each: each.due)
-                left_s = row.due - self._clock.monotonic()
+                left_s = row.due - SYSTEM_CLOCK.monotonic()
                 if left_s <= 0:
                     return row
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))

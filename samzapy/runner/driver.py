@@ -33,7 +33,6 @@ from samzapy.api.checkpoint import JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import DeletesRecords, StreamDescription
 from samzapy.api.task import CopartitionedTask
-from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision import outage
@@ -82,10 +81,7 @@ def log_report(container_id: str, said: Facts | UserFailure) -> None:
 
 
 def coordinator_of(
-    prepared: PreparedJob,
-    spec: JobSpec,
-    clock: Clock = SYSTEM_CLOCK,
-    listen: Callable[[str, Facts | UserFailure], None] = log_report,
+    prepared: PreparedJob, spec: JobSpec, listen: Callable[[str, Facts | UserFailure], None] = log_report
 ) -> Coordinator:
     """The coordinator of a prepared job, for the containers of `spec`."""
     config = prepared.config
@@ -93,7 +89,6 @@ def coordinator_of(
         config.name,
         spec,
         config.spark.lease_ms / 1000,
-        clock,
         downgrades=prepared.guarantee_warnings,
         clocks=prepared.clocks,
         epoch=prepared.epoch,

@@ -116,9 +116,6 @@ class LocalRunner(Runner):
     After a transient failure, such as a broker that does not answer, it restarts from the last commit, up to the same
     limit as on Spark. It raises any other failure at once."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._clock = clock
-
     def run(self, job: StartableJob, options: RunOptions) -> JobOutcome:
         job.announce()
         with StopSignals(options.stop):
@@ -200,7 +197,7 @@ class LocalRunner(Runner):
         return Restarts(
             build=build,
             backoff=Backoff(config.spark.max_resubmits),
-            clock=self._clock,
+            clock=SYSTEM_CLOCK,
             note=note,
             on_failure=lambda failure, then: options.on_event(f"container {model.id} failed: {failure}; {then}"),
             may_restart=lambda: coordinator.abandoned is None,

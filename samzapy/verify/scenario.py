@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.errors import StoreError
 from samzapy.verify.campaign import Plan, Row
@@ -109,16 +109,13 @@ _PROOF_OF_LIFE = 200
 class Scenario:
     """Runs one plan on a target, in a separate folder."""
 
-    def __init__(
-        self, plan: Plan, target: Target, folder: Path, report: Callable[[str], None], clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, plan: Plan, target: Target, folder: Path, report: Callable[[str], None]) -> None:
         """`report` gets a line about each step, from several threads."""
         self._plan = plan
         self._target = target
         self._folder = folder
         self._report = report
         self._struck: list[Fault] = []
-        self._clock = clock
         self._name = f"verify-{plan.scenario}-{secrets.token_hex(4)}"
         self._recoveries_s: list[float] = []
         self._findings: list[Finding] = []
@@ -126,12 +123,12 @@ class Scenario:
     def run(self) -> Row:
         """Run it from the first event to the verdict, and remove the folder unless the promise is broken. Raises
         JobRefused, ConfigError, EnvironmentFailure."""
-        started = self._clock.monotonic()
+        started = SYSTEM_CLOCK.monotonic()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flat = job_properties(self._target, self._plan.guarantee, self._name, self._folder)
         job_file = write_job(flat, self._folder)
         with ExitStack() as stack:
-            streams = Streams(load_job(flat).systems[self._target.system], self._clock)
+            streams = Streams(load_job(flat).systems[self._target.system])
             stack.callback(streams.close)
             for stream in ("in", "out"):
                 streams.create(f"{self._name}-{stream}", self._target.partitions)
@@ -139,7 +136,7 @@ class Scenario:
             stack.callback(watcher.close)
             feeder = self._feeder(streams)
             stack.callback(feeder.close)
-            scene = Scene(job_file, feeder, self._target.containers, self._target.patience_s, self._clock)
+            scene = Scene(job_file, feeder, self._target.containers, self._target.patience_s)
             stack.callback(scene.close)
             self._through_faults(scene, ForeignWriter(streams, changelog(self._name, "sum")), watcher)
             scene.close()
@@ -151,7 +148,7 @@ class Scenario:
             verdict=verdict,
             struck=tuple(self._struck),
             recoveries_s=tuple(self._recoveries_s),
-            seconds=self._clock.monotonic() - started,
+            seconds=SYSTEM_CLOCK.monotonic() - started,
             job=self._name,
             gave_up=tuple(scene.gave_up),
         )
@@ -195,7 +192,7 @@ class Scenario:
         feeder = scene.feeder
         feeder.allow(fault.after if fault.kind is Kind.UPGRADE else fault.until)
         scene.fed(fault.after)
-        struck = self._clock.monotonic()
+        struck = SYSTEM_CLOCK.monotonic()
         self._struck.append(fault)
         strike(fault, scene, self._target, writer)
         feeder.allow(fault.until)
@@ -204,7 +201,7 @@ class Scenario:
             return
         scene.fed(min(feeder.acknowledged + _PROOF_OF_LIFE, fault.until))
         scene.recovered()
-        self._recoveries_s.append(self._clock.monotonic() - struck)
+        self._recoveries_s.append(SYSTEM_CLOCK.monotonic() - struck)
         self._report(f"{fault}; recovered in {self._recoveries_s[-1]:.1f} s")
 
     def _judge(self, streams: Streams, watcher: Watcher, state: Path) -> Verdict:

@@ -19,7 +19,6 @@ from typing import Any
 import psutil
 
 from samzapy.api.system import OutgoingRecord, SystemProducer
-from samzapy.clock import Clock
 from samzapy.errors import EnvironmentFailure, ProducerError, SamzapyError
 from samzapy.verify.evidence import Record, Streams, records_of
 from samzapy.verify.processes import JobProcess, NoProgress, command_in, end, gone, resume, until
@@ -191,7 +190,7 @@ class JobRefused(SamzapyError):
 class Scene:
     """The current run of the job, and the feeder that writes its events."""
 
-    def __init__(self, job_file: Path, feeder: Feeder, containers: int, patience_s: float, clock: Clock) -> None:
+    def __init__(self, job_file: Path, feeder: Feeder, containers: int, patience_s: float) -> None:
         """`containers`: the number in the job file, and the most that a run may have. `patience_s`: seconds for a start
         or a recovery."""
         self._patience_s = patience_s
@@ -199,7 +198,6 @@ class Scene:
         self._most = self._containers = containers
         self._overlaps = 0
         self._earlier: list[JobProcess] = []
-        self._clock = clock
         self._started = self._stopping = False
         self._left: list[psutil.Process] = []
         self.feeder = feeder
@@ -275,7 +273,7 @@ class Scene:
             return ran.returncode == 0
 
         # A process that has just ended may still hold the stores.
-        until(done, lambda: f"samzapy {' '.join(command)}: {errors[0]}", LONGEST_STOP_S, self._clock)
+        until(done, lambda: f"samzapy {' '.join(command)}: {errors[0]}", LONGEST_STOP_S)
         self.run = self._new_run()
 
     def status(self) -> dict[str, Any] | None:
@@ -298,7 +296,7 @@ class Scene:
     def until(self, check: Callable[[], Any], what: str, timeout_s: float | None = None) -> None:
         """Wait until `check` is true, by default as long as for a recovery. Raises NoProgress with the job's status,
         JobRefused, and the feeder's failure."""
-        until(check, lambda: f"{what}; {self._described()}", timeout_s or self._patience_s, self._clock)
+        until(check, lambda: f"{what}; {self._described()}", timeout_s or self._patience_s)
 
     def recovered(self) -> None:
         """Wait until every container runs and all of them together have processed what the log holds now. Raises as
@@ -356,10 +354,10 @@ class Scene:
     def _end_refused(self, words: str, patience_s: float) -> None:
         run = self.run
         with suppress(NoProgress):
-            until(lambda: run.exit_code is not None, "refused", patience_s, self._clock)
+            until(lambda: run.exit_code is not None, "refused", patience_s)
         if run.exit_code is None:
             run.terminate()
-            until(lambda: run.exit_code is not None, "the job goes on", LONGEST_STOP_S, self._clock)
+            until(lambda: run.exit_code is not None, "the job goes on", LONGEST_STOP_S)
         if run.exit_code == 0 or words not in run.last_words:
             raise NoProgress(f"the job ended with exit code {run.exit_code}, and did not refuse: {run.last_words}")
 

@@ -47,13 +47,9 @@ class DriverJvm:
     """One JVM with its gateway. Its output is held back until `settled`, and then goes to standard error: Spark itself
     is silent by then, so the lines come from the tasks' prints."""
 
-    def __init__(
-        self, *, verbose: bool, began: Callable[[DriverJvm], object] = lambda _: None, grace_s: float = GRACE_S
-    ) -> None:
+    def __init__(self, *, verbose: bool, began: Callable[[DriverJvm], object] = lambda _: None) -> None:
         """Start the JVM with the present environment (`samzapy.runner.spark.master.environment`). `began` gets the JVM
-        as soon as its process runs, so that it can be killed before it answers. `grace_s`: seconds that it has for its
-        end. Raises EnvironmentFailure."""
-        self._grace_s = grace_s
+        as soon as its process runs, so that it can be killed before it answers. Raises EnvironmentFailure."""
         self._lines: deque[str] = deque(maxlen=200)
         self._verbose = self._pass_on = verbose
         #: The end of the last executor that a standalone master has ended; empty for none.
@@ -146,7 +142,7 @@ class DriverJvm:
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            self._process.wait(self._grace_s)
+            self._process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

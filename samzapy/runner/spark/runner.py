@@ -175,9 +175,8 @@ class SparkRunner(Runner):
     The coordinator's token that acts comes from the environment variable SAMZAPY_TOKEN; without it, the token is
     random."""
 
-    def __init__(self, source: SparkSource = OwnSpark(), clock: Clock = SYSTEM_CLOCK) -> None:  # noqa: B008  # no state
+    def __init__(self, source: SparkSource = OwnSpark()) -> None:  # noqa: B008  # no state
         self._source = source
-        self._clock = clock
 
     def fit(self, config: JobConfig) -> JobConfig:
         fitted = self._source.fit(config)
@@ -206,7 +205,7 @@ class SparkRunner(Runner):
         with (
             ExitStack() as handlers,
             ExitStack() as services,
-            StartingSpark(start, master.address, self._clock, options.on_event) as starting,
+            StartingSpark(start, master.address, SYSTEM_CLOCK, options.on_event) as starting,
         ):
             if job.announce():
                 starting.warm()
@@ -215,14 +214,14 @@ class SparkRunner(Runner):
             options.on_claimed(prepared)
             model = prepared.model
             checked_master(config, len(model.containers), len(model.standbys), endless=prepared.endless)
-            coordinator = coordinator_of(prepared, _spec(prepared, master), self._clock)
+            coordinator = coordinator_of(prepared, _spec(prepared, master))
             at = Addresses(host, config.spark.coordinator_port, config.page_port, identity, config.page_hosts)
             service = serve(prepared.config, coordinator, token, at)
             services.callback(service.close)
             options.on_event(f"status page: {service.pinned_page}")
             options.on_page(service.pinned_page)
             run = SparkRun(prepared, coordinator, service, starting, code, options, signals)
-            outcome = run.run(self._clock)
+            outcome = run.run()
         return replace(outcome, restart=None) if options.stop.asked else outcome
 
 
@@ -238,7 +237,7 @@ class SparkRun:
     options: RunOptions
     signals: StopSignals
 
-    def run(self, clock: Clock) -> JobOutcome:
+    def run(self) -> JobOutcome:
         """Run to the end. Raises JobFailed, JobTakenOver, EnvironmentFailure."""
         uncommitted: StoppedUncommitted | None = None
         supervisor: Supervisor | None = None
@@ -249,7 +248,7 @@ class SparkRun:
             else:
                 if spark.context.uiWebUrl:
                     self.coordinator.links["Spark"] = spark.context.uiWebUrl
-                supervisor = self._start(spark, watch, clock)
+                supervisor = self._start(spark, watch)
                 self.signals.abort = spark.kill
                 try:
                     with self.options.stop.stops(supervisor.stop):
@@ -271,7 +270,7 @@ class SparkRun:
     def _is_over(self) -> bool:
         return self.options.stop.asked or self.coordinator.stopping or self.coordinator.abandoned is not None
 
-    def _start(self, spark: SparkApplication, watch: OwnershipWatch, clock: Clock) -> Supervisor:
+    def _start(self, spark: SparkApplication, watch: OwnershipWatch) -> Supervisor:
         """The supervisor of the containers on that Spark, with its rows of the checks."""
         config = self.prepared.config
         locality = Locality(place_records(config))
@@ -289,7 +288,7 @@ class SparkRun:
             submit,
             places,
             spark,
-            clock,
+            SYSTEM_CLOCK,
             self.options,
             backoff=partial(Backoff, config.spark.max_resubmits),
             shutdown_s=config.task.shutdown_ms / 1000,
