@@ -66,12 +66,6 @@ def parse_supervision(reader: Reader) -> SupervisionConfig:
 
 _SNAPSHOT, _LOG, _JMX = "snapshot", "log", "jmx"
 _JAVA = {"MetricsSnapshotReporterFactory": _SNAPSHOT, "LoggingMetricsReporterFactory": _LOG, "JmxReporterFactory": _JMX}
-_REPORTERS = choice(_SNAPSHOT, _LOG, "otel")
-
-
-def _reporter(text: str) -> str:
-    kind = _JAVA.get(text.rpartition(".")[2]) if text.startswith("org.apache.samza.") else None
-    return kind or _REPORTERS.parse(text)
 
 
 def _regex(text: str) -> str:
@@ -87,7 +81,7 @@ class ReporterConfig:
     """One reporter: a snapshot goes to `stream`."""
 
     name: str
-    kind: str = key("metrics.reporter.{reporter}.class", Kind(_REPORTERS.allowed, _reporter), _LOG)
+    kind: str = key("metrics.reporter.{reporter}.class", choice(_SNAPSHOT, _LOG, "otel", java=_JAVA), _LOG)
     """snapshot (JSON to a stream), log, otel (OTLP to the address in OpenTelemetry's environment variables; needs
     samzapy[otel]), or Samza's Java class name."""
     stream: SystemStream | None = key("metrics.reporter.{reporter}.stream", NAMED, None, shown="required")

@@ -42,7 +42,10 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
             ("__all__ = [", '__all__ = [\n    "ToySerde",'),
         ],
         "samzapy/config/reading/classes.py": [
-            ('        "uuid": _UUID,\n', '        "uuid": _UUID,\n        "toy": "samzapy.serializers:ToySerde",\n')
+            (
+                "SERDES = KnownClasses(\n    {",
+                'SERDES = KnownClasses(\n    {\n        "toy": "samzapy.serializers:ToySerde",',
+            )
         ],
         "tests/unit/serializers/test_serdes.py": [
             ("    UUIDSerde,\n)", "    UUIDSerde,\n    ToySerde,\n)"),
@@ -63,8 +66,8 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
         ],
         "samzapy/config/reading/classes.py": [
             (
-                '        "memory": _MEMORY,\n',
-                '        "memory": _MEMORY,\n        "toy": "samzapy.system.toy:ToySystemFactory",\n',
+                "SYSTEMS = KnownClasses(\n    {",
+                'SYSTEMS = KnownClasses(\n    {\n        "toy": "samzapy.system.toy:ToySystemFactory",',
             )
         ],
         "tests/contract/systems.py": [

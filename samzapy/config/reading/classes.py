@@ -7,44 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from samzapy.config.reading.keys import Kind, choice, class_path
+from samzapy.config.reading.keys import Kind, choice, class_path, samza_class
 
 
 class KnownClasses:
-    """The known classes of one kind of plug-in, by short name and by Java class name.
-
-    The simple name of a Java class within `org.apache.samza` decides, since packages moved between releases.
-    """
+    """The known classes of one kind of plug-in, by short name. `java`: short names by the names of Samza's Java
+    classes."""
 
     def __init__(self, short: Mapping[str, str], java: Mapping[str, str], example: str) -> None:
-        self.short = short
-        self._java = java
+        self.short, self._java = short, java
         self.kind: Kind[str] = class_path(self.path, short, example)
 
     def path(self, text: str) -> str | None:
         """The class path for the name `text`, None for an unknown name."""
-        if text.startswith("org.apache.samza."):
-            return self._java.get(text.rpartition(".")[2])
-        return self.short.get(text)
+        java = samza_class(text)
+        return self.short.get(self._java.get(java, "") if java else text)
 
 
-_KAFKA = "samzapy.system.kafka:KafkaSystemFactory"
-_MEMORY = "samzapy.system.local.factory:MemorySystemFactory"
 SYSTEMS = KnownClasses(
     {
-        "kafka": _KAFKA,
+        "kafka": "samzapy.system.kafka:KafkaSystemFactory",
         "local": "samzapy.system.local.factory:LocalSystemFactory",
-        "memory": _MEMORY,
+        "memory": "samzapy.system.local.factory:MemorySystemFactory",
         "database": "samzapy.system.database:DatabaseSystemFactory",
     },
-    {"KafkaSystemFactory": _KAFKA, "InMemorySystemFactory": _MEMORY},
+    {"KafkaSystemFactory": "kafka", "InMemorySystemFactory": "memory"},
     "my.module:MySystemFactory",
 )
 
-_ROCKSDB = "samzapy.storage.rocksdb:RocksDbStorageEngineFactory"
 _IN_MEMORY = "samzapy.storage.kv:InMemoryStorageEngineFactory"
-_JAVA_ENGINES = {"RocksDbKeyValueStorageEngineFactory": _ROCKSDB, "InMemoryKeyValueStorageEngineFactory": _IN_MEMORY}
-_BYTE_ENGINES = {"rocksdb": _ROCKSDB, "inmemory": _IN_MEMORY, "memory": _IN_MEMORY}
+_BYTE_ENGINES = {
+    "rocksdb": "samzapy.storage.rocksdb:RocksDbStorageEngineFactory",
+    "inmemory": _IN_MEMORY,
+    "memory": _IN_MEMORY,
+}
+_JAVA_ENGINES = {"RocksDbKeyValueStorageEngineFactory": "rocksdb", "InMemoryKeyValueStorageEngineFactory": "inmemory"}
 #: Engines that keep bytes by key.
 BYTE_ENGINES = KnownClasses(_BYTE_ENGINES, _JAVA_ENGINES, "my.module:MyStorageEngineFactory")
 _VIEWS = "samzapy.storage.views"
@@ -69,70 +66,60 @@ FILE_CHECKPOINTS = "samzapy.checkpoint:FileCheckpointManagerFactory"
 NO_CHECKPOINTS = "none"
 CHECKPOINTS = KnownClasses(
     {"topic": TOPIC_CHECKPOINTS, "kafka": TOPIC_CHECKPOINTS, "file": FILE_CHECKPOINTS, "none": NO_CHECKPOINTS},
-    {"KafkaCheckpointManagerFactory": TOPIC_CHECKPOINTS, "FileSystemCheckpointManagerFactory": FILE_CHECKPOINTS},
+    {"KafkaCheckpointManagerFactory": "topic", "FileSystemCheckpointManagerFactory": "file"},
     "my.module:MyCheckpointManagerFactory",
 )
 
 ROUND_ROBIN = "round-robin"
 CHOOSERS = KnownClasses({ROUND_ROBIN: ROUND_ROBIN}, {"RoundRobinChooserFactory": ROUND_ROBIN}, "my.module:MyChooser")
 
-_GROUPERS = {
-    "GroupByPartitionFactory": "partition",
-    "GroupBySystemStreamPartitionFactory": "ssp",
-    "AllSspToSingleTaskGrouperFactory": "single",
-}
-_GROUPER = choice("partition", "ssp", "single")
-
-
-def _grouper(text: str) -> str:
-    simple = text.rpartition(".")[2] if text.startswith("org.apache.samza.") else text
-    return _GROUPER.parse(_GROUPERS.get(simple, text))
-
-
 #: The user cannot add a grouper: a task finds its state by its name, so such a grouper could never be changed safely.
-GROUPER: Kind[str] = Kind(_GROUPER.allowed, _grouper)
+GROUPER = choice(
+    "partition",
+    "ssp",
+    "single",
+    java={
+        "GroupByPartitionFactory": "partition",
+        "GroupBySystemStreamPartitionFactory": "ssp",
+        "AllSspToSingleTaskGrouperFactory": "single",
+    },
+)
 
 #: A class of the user's without a short name.
 USER_CLASS = class_path(lambda _: None, (), "my.module:MyClass")
 #: A class, or an alias of a generic (`UserMap = dict[str, int]`), to decode keys or messages to.
 MESSAGE_TYPE = class_path(lambda _: None, (), "my.module:PageView")
 
-_STRING = "samzapy.serializers:StringSerde"
-_INTEGER = "samzapy.serializers:IntegerSerde"
-_LONG = "samzapy.serializers:LongSerde"
-_DOUBLE = "samzapy.serializers:DoubleSerde"
-_BYTES = "samzapy.serializers:BytesSerde"
-_JSON = "samzapy.serializers:JsonSerdeFactory"
-_UUID = "samzapy.serializers:UUIDSerde"
-_SCHEMAS = "samzapy.serializers.schemas"
+_SERDES = "samzapy.serializers"
+_SCHEMAS = f"{_SERDES}.schemas"
 SERDES = KnownClasses(
     {
-        "string": _STRING,
-        "integer": _INTEGER,
-        "long": _LONG,
-        "double": _DOUBLE,
-        "bytes": _BYTES,
-        "byte": _BYTES,
-        "bytebuffer": _BYTES,
-        "uuid": _UUID,
-        "json": _JSON,
-        "msgpack": "samzapy.serializers:MsgpackSerde",
+        "string": f"{_SERDES}:StringSerde",
+        "integer": f"{_SERDES}:IntegerSerde",
+        "long": f"{_SERDES}:LongSerde",
+        "double": f"{_SERDES}:DoubleSerde",
+        "bytes": f"{_SERDES}:BytesSerde",
+        "byte": f"{_SERDES}:BytesSerde",
+        "bytebuffer": f"{_SERDES}:BytesSerde",
+        "uuid": f"{_SERDES}:UUIDSerde",
+        "json": f"{_SERDES}:JsonSerdeFactory",
+        "msgpack": f"{_SERDES}:MsgpackSerde",
         "avro": f"{_SCHEMAS}:AvroSerdeFactory",
         "json-schema": f"{_SCHEMAS}:JsonSchemaSerdeFactory",
         "protobuf": f"{_SCHEMAS}:ProtobufSerdeFactory",
     },
     {
-        "StringSerdeFactory": _STRING,
-        "IntegerSerdeFactory": _INTEGER,
-        "LongSerdeFactory": _LONG,
-        "DoubleSerdeFactory": _DOUBLE,
-        "ByteSerdeFactory": _BYTES,
-        "ByteBufferSerdeFactory": _BYTES,
-        "UUIDSerdeFactory": _UUID,
-        "JsonSerdeFactory": _JSON,
-        "JsonSerdeV2Factory": _JSON,
-        "MetricsSnapshotSerdeFactory": _JSON,
-        "MetricsSnapshotSerdeV2Factory": _JSON,
+        "StringSerdeFactory": "string",
+        "IntegerSerdeFactory": "integer",
+        "LongSerdeFactory": "long",
+        "DoubleSerdeFactory": "double",
+        "ByteSerdeFactory": "bytes",
+        "ByteBufferSerdeFactory": "bytes",
+        "UUIDSerdeFactory": "uuid",
+        "JsonSerdeFactory": "json",
+        "JsonSerdeV2Factory": "json",
+        "MetricsSnapshotSerdeFactory": "json",
+        "MetricsSnapshotSerdeV2Factory": "json",
     },
     "my.module:MySerde",
 )

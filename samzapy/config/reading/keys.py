@@ -196,9 +196,18 @@ def labels(**values: T) -> Kind[T]:
     return _one_of({name.replace("_", "-"): value for name, value in values.items()})
 
 
-def choice(*values: str) -> Kind[str]:
-    """One of `values`, in any case."""
-    return _one_of({value: value for value in values})
+_NOTHING: Mapping[str, str] = {}
+
+
+def choice(*values: str, java: Mapping[str, str] = _NOTHING) -> Kind[str]:
+    """One of `values`, in any case, or the name of one of Samza's Java classes, with its value in `java`."""
+    own = _one_of({value: value for value in values})
+    return Kind(own.allowed, lambda text: java.get(samza_class(text)) or own.parse(text))
+
+
+def samza_class(text: str) -> str:
+    """The simple name of a Java class of Samza, whose packages moved between releases; empty for any other text."""
+    return text.rpartition(".")[2] if text.startswith("org.apache.samza.") else ""
 
 
 def member(enum: type[E]) -> Kind[E]:
@@ -288,7 +297,7 @@ def class_path(known: Callable[[str], str | None], names: Collection[str], examp
         if result is not None:
             return result
         refused = f"{allowed}, or one of {', '.join(names)}" if names else allowed
-        if text.startswith("org.apache.samza.") or ("." not in text and ":" not in text):
+        if samza_class(text) or ("." not in text and ":" not in text):
             raise ValueError(refused)
         try:
             split_path(text)
@@ -300,7 +309,6 @@ def class_path(known: Callable[[str], str | None], names: Collection[str], examp
 
 
 S = TypeVar("S")
-_NOTHING: Mapping[str, str] = {}
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
