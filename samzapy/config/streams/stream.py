@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from typing import TypeVar
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSettings
@@ -12,6 +13,7 @@ from samzapy.config.reading.classes import MESSAGE_TYPE
 from samzapy.config.reading.keys import (
     BOOLEAN,
     TEXT,
+    Kind,
     Reader,
     did_you_mean,
     family,
@@ -24,14 +26,18 @@ from samzapy.config.reading.properties import Masked
 from samzapy.config.streams.serdes import check_serde, check_type
 from samzapy.config.streams.systems import OFFSETS
 
+T = TypeVar("T")
+
 #: The default priority of bootstrap streams: Samza's Int.MaxValue.
 BOOTSTRAP_PRIORITY = 2**31 - 1
 
 
-def _otherwise(leaf: str, *, system_wide: bool = False) -> tuple[str, ...]:
-    older = f"systems.{{system}}.streams.{{physical}}.samza.{leaf}"
-    wider = (f"systems.{{system}}.default.stream.samza.{leaf}", f"systems.{{system}}.samza.{leaf}")
-    return (older, *wider) if system_wide else (older,)
+def _samza_key(leaf: str, kind: Kind[T], default: T, *, shown: str | None = None, system_wide: bool = False) -> T:
+    """The key `streams.ID.samza.LEAF`, else its older form. `system_wide`: else the system's."""
+    otherwise = [f"systems.{{system}}.streams.{{physical}}.samza.{leaf}"]
+    if system_wide:
+        otherwise += [f"systems.{{system}}.default.stream.samza.{leaf}", f"systems.{{system}}.samza.{leaf}"]
+    return key(f"streams.{{stream}}.samza.{leaf}", kind, default, shown=shown, otherwise=otherwise)
 
 
 _BYTES = "the system's, else bytes pass through"
@@ -45,55 +51,30 @@ class StreamConfig:
 
     system_stream: SystemStream
     _: KW_ONLY
-    key_serde: str | None = key(
-        "streams.{stream}.samza.key.serde",
-        TEXT,
-        None,
-        shown=_BYTES,
-        otherwise=_otherwise("key.serde", system_wide=True),
-    )
+    key_serde: str | None = _samza_key("key.serde", TEXT, None, shown=_BYTES, system_wide=True)
     """The serde of keys."""
-    msg_serde: str | None = key(
-        "streams.{stream}.samza.msg.serde",
-        TEXT,
-        None,
-        shown=_BYTES,
-        otherwise=_otherwise("msg.serde", system_wide=True),
-    )
+    msg_serde: str | None = _samza_key("msg.serde", TEXT, None, shown=_BYTES, system_wide=True)
     """The serde of messages."""
-    key_type: str | None = key(
-        "streams.{stream}.samza.key.type", MESSAGE_TYPE, None, shown=_INFERRED, otherwise=_otherwise("key.type")
-    )
+    key_type: str | None = _samza_key("key.type", MESSAGE_TYPE, None, shown=_INFERRED)
     """The class of keys, with the serde json or msgpack, or a registered schema."""
-    msg_type: str | None = key(
-        "streams.{stream}.samza.msg.type", MESSAGE_TYPE, None, shown=_INFERRED, otherwise=_otherwise("msg.type")
-    )
+    msg_type: str | None = _samza_key("msg.type", MESSAGE_TYPE, None, shown=_INFERRED)
     """The class of messages, with the serde json or msgpack, or a registered schema: a msgspec Struct, dataclass, attrs
     class, TypedDict, NamedTuple or pydantic model, or an alias of a generic."""
-    offset_default: str = key(
-        "streams.{stream}.samza.offset.default",
-        OFFSETS,
-        "upcoming",
-        otherwise=_otherwise("offset.default", system_wide=True),
-    )
+    offset_default: str = _samza_key("offset.default", OFFSETS, "upcoming", system_wide=True)
     """The position where an input starts without a checkpoint: oldest, upcoming (only new records) or newest (the last
     offset: of a record, or of the mark at the end of a transaction)."""
-    reset_offset: bool = key(
-        "streams.{stream}.samza.reset.offset", BOOLEAN, False, otherwise=_otherwise("reset.offset")
-    )
+    reset_offset: bool = _samza_key("reset.offset", BOOLEAN, False)
     """Whether each start ignores the checkpoint and begins at offset.default."""
-    priority: int = key("streams.{stream}.samza.priority", integer(-1, 2**31 - 1), -1, otherwise=_otherwise("priority"))
+    priority: int = _samza_key("priority", integer(-1, 2**31 - 1), -1)
     """Tasks process inputs of a higher priority first. -1: 0, or the highest for a bootstrap stream."""
-    bootstrap: bool = key("streams.{stream}.samza.bootstrap", BOOLEAN, False, otherwise=_otherwise("bootstrap"))
+    bootstrap: bool = _samza_key("bootstrap", BOOLEAN, False)
     """Whether a container processes this input up to its head before any other input, at every start."""
-    bounded: bool = key("streams.{stream}.samza.bounded", BOOLEAN, False, otherwise=_otherwise("bounded"))
+    bounded: bool = _samza_key("bounded", BOOLEAN, False)
     """Whether the input ends at its end as of the start."""
-    intermediate: bool = key(
-        "streams.{stream}.samza.intermediate", BOOLEAN, False, otherwise=_otherwise("intermediate")
-    )
+    intermediate: bool = _samza_key("intermediate", BOOLEAN, False)
     """Whether the stream connects two stages of a pipeline. Watermarks, ends and drains may stand between its
     messages."""
-    repartition: bool = key("streams.{stream}.samza.repartition", BOOLEAN, False, otherwise=_otherwise("repartition"))
+    repartition: bool = _samza_key("repartition", BOOLEAN, False)
     """Whether the stream connects two steps of this job: the job creates it with a partition for each task, its tasks
     alone write and end it, and records behind the commits are deleted. Needs samza.intermediate=true."""
     properties: Mapping[str, str] = family("streams.{stream}.*", shown="systems.S.default.stream.*")
