@@ -28,7 +28,7 @@ from samzapy.config.reading.classes import SYSTEMS
 from samzapy.config.reading.keys import Reader, split_list
 from samzapy.config.reading.properties import Masked, References
 from samzapy.config.stores import StoreConfig
-from samzapy.config.stores.store import check_sourced, parse_source, parse_stores
+from samzapy.config.stores.store import parse_stores
 from samzapy.config.streams.serdes import check_serde, parse_serdes, with_schema_files
 from samzapy.config.streams.stream import (
     EVERY,
@@ -164,12 +164,8 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     names = StreamNames(ids, default_system, systems)
     task = parse_task(reader, names)
     _check_listing(reader, task, systems)
-    stores = {
-        store.name: _with_source(reader, store, names, task)
-        for store in parse_stores(
-            reader, changelog_system, systems, serdes, undoing=task.errors.undoes_changes
-        ).values()
-    }
+    undoing = task.errors.undoes_changes
+    stores = parse_stores(reader, names, changelog_system, serdes, task.reads, undoing=undoing)
     _check_defaults(reader, systems, serdes)
     streams = parse_streams(reader, ids, _mentioned(task, stores, systems), serdes)
     timers = timers_store(reader, stores)
@@ -226,15 +222,6 @@ def _with_streams(
         if settings.factory == SYSTEMS.short["database"]:
             parse_database(reader, complete[name])
     return complete
-
-
-def _with_source(reader: Reader, store: StoreConfig, names: StreamNames, task: TaskConfig) -> StoreConfig:
-    source = parse_source(reader, store.name, names, task.reads)
-    if source is None:
-        return store
-    logged, expiring = store.changelog is not None, store.ttl_ms is not None
-    check_sourced(reader, store.name, source, logged=logged, expiring=expiring)
-    return replace(store, source=source)
 
 
 def _mentioned(

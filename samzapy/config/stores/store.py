@@ -165,13 +165,15 @@ def store_names(values: Mapping[str, str]) -> list[str]:
 
 def parse_stores(
     reader: Reader,
+    names: StreamNames,
     changelog_system: str | None,
-    systems: Collection[str],
     serdes: dict[str, str],
+    is_input: Callable[[SystemStream], bool],
     *,
-    undoing: bool = False,
+    undoing: bool,
 ) -> dict[str, StoreConfig]:
-    """Read every store, by name. `undoing`: the job undoes failed messages, so stores hand out copies by default."""
+    """Read every store, by name. `is_input`: whether the task reads a stream. `undoing`: the job undoes failed
+    messages, so stores hand out copies by default."""
     stores: dict[str, StoreConfig] = {}
     owners: dict[SystemStream, str] = {}
     for name in store_names(reader.values):
@@ -182,9 +184,9 @@ def parse_stores(
         if not is_name(name):
             reader.problem(f"stores.{name}.factory", f"store {name!r}: expected {NAME_RULE}")
             continue
-        text = reader.value(StoreConfig, "changelog", store=name)
-        changelog = parse_changelog(reader, name, text, changelog_system, systems)
-        stores[name] = _store(reader, name, changelog, serdes, undoing=undoing)
+        changelog = _changelog(reader, name, changelog_system, names.systems)
+        source = _source(reader, name, names, is_input)
+        stores[name] = _store(reader, name, changelog, source, serdes, undoing=undoing)
         if changelog is not None and owners.setdefault(changelog, name) != name:
             message = f"store {owners[changelog]!r} has the same changelog; give each its own"
             reader.problem(f"stores.{name}.changelog", message)
@@ -192,7 +194,13 @@ def parse_stores(
 
 
 def _store(
-    reader: Reader, name: str, changelog: SystemStream | None, serdes: dict[str, str], *, undoing: bool
+    reader: Reader,
+    name: str,
+    changelog: SystemStream | None,
+    source: StoreSource | None,
+    serdes: dict[str, str],
+    *,
+    undoing: bool,
 ) -> StoreConfig:
     place = {"store": name}
     topic_place = place if changelog is None else {**place, "system": changelog.system}
@@ -211,10 +219,12 @@ def _store(
         changelog_properties=parse_topic(reader, name, keys, ttl_ms),
         large_values=_large_values(reader, name),
         backup=_backup(reader, name, logged=changelog is not None),
+        source=source,
         properties=_engine_properties(reader, name),
     )
     _check_serdes(reader, store, serdes)
     _check_engine(reader, store)
+    _check_source(reader, store)
     return store
 
 
@@ -317,10 +327,8 @@ class ChangelogKeys:
     """Largest record of the changelog."""
 
 
-def parse_changelog(
-    reader: Reader, store: str, text: str | None, default_system: str | None, systems: Collection[str]
-) -> SystemStream | None:
-    """The changelog that the `text` of a store names, None for none."""
+def _changelog(reader: Reader, store: str, default_system: str | None, systems: Collection[str]) -> SystemStream | None:
+    text = reader.value(StoreConfig, "changelog", store=store)
     if text is None:
         return None
     place = f"stores.{store}.changelog"
@@ -416,10 +424,9 @@ class StoreSource:
         return frozenset(self.streams) | {ssp.system_stream for ssp in self.partitions}
 
 
-def parse_source(
+def _source(
     reader: Reader, store: str, names: StreamNames, is_input: Callable[[SystemStream], bool]
 ) -> StoreSource | None:
-    """Read the streams that fill the store, None if there are none. `is_input`: whether the task reads a stream."""
     keys = reader.read(SourceKeys, {"store": store})
     side, restore = f"stores.{store}.side.inputs", f"stores.{store}.restore.inputs"
     for place, listed in ((side, keys.side), (restore, keys.restore)):
@@ -447,16 +454,17 @@ def parse_source(
     return StoreSource(tuple(streams), frozenset(partitions), processor or "", not keys.side)
 
 
-def check_sourced(reader: Reader, store: str, source: StoreSource, *, logged: bool, expiring: bool) -> None:
+def _check_source(reader: Reader, store: StoreConfig) -> None:
     """Note the keys that a store filled from streams cannot have."""
-    place = f"stores.{store}.{'restore' if source.replayed else 'side'}.inputs"
-    if logged:
-        message = f"cannot be combined with stores.{store}.changelog: the store is filled from the streams"
-        reader.problem(place, message)
-    if expiring:
+    if store.source is None:
+        return
+    prefix = f"stores.{store.name}."
+    place = f"{prefix}{'restore' if store.source.replayed else 'side'}.inputs"
+    if store.changelog is not None:
+        reader.problem(place, f"cannot be combined with {prefix}changelog: the store is filled from the streams")
+    if store.ttl_ms is not None:
         why = "entries that are read again would get a new time to live"
-        message = f"cannot be combined with stores.{store}.rocksdb.ttl.ms: {why}"
-        reader.problem(place, message)
+        reader.problem(place, f"cannot be combined with {prefix}rocksdb.ttl.ms: {why}")
 
 
 def _check_restored(
