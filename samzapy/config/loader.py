@@ -83,7 +83,7 @@ def with_inputs(config: JobConfig, matches: Mapping[InputPattern, Iterable[Syste
 
     Raises ConfigError.
     """
-    loaded = load_job(written_out(config.raw, "task.inputs", config.task.inputs, matches))
+    loaded = load_job(written_out(config.raw, config.task.inputs, matches))
     return replace(
         config,
         task=replace(config.task, inputs=loaded.task.inputs, patterns=(), refresh_ms=None),
@@ -128,7 +128,7 @@ def _read(
     values = {**read.values, **properties.read(overrides).values}
     if values.get(_APPLICATION) and not values.get("task.class"):
         values = _of_application(values, environ, folder)
-    rewritten = of_rewriters(values, "task.inputs", environ)
+    rewritten = of_rewriters(values, environ)
     return properties.Source(
         rewritten.values, (*read.warnings, *rewritten.warnings), (*read.problems, *rewritten.problems)
     )

@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.reading.keys import Kind, Reader, split_list
-from samzapy.config.reading.properties import References, inlined
+from samzapy.config.reading.properties import References, Source, inlined
 from samzapy.config.streams.stream import NAMING
 from samzapy.errors import ConfigProblem
 
@@ -55,7 +55,7 @@ def _entries(text: str) -> tuple[str, ...]:
 
 #: A comma list of streams and patterns, as texts.
 ENTRIES: Kind[Any] = Kind("a comma list", _entries)
-REFRESH_MS = "job.inputs.refresh.ms"
+_INPUTS, REFRESH_MS = "task.inputs", "job.inputs.refresh.ms"
 
 
 def parse_pattern(
@@ -71,10 +71,7 @@ def parse_pattern(
 
 
 def written_out(
-    raw: Mapping[str, str],
-    inputs_key: str,
-    fixed: Iterable[SystemStream],
-    matches: Mapping[InputPattern, Iterable[SystemStream]],
+    raw: Mapping[str, str], fixed: Iterable[SystemStream], matches: Mapping[InputPattern, Iterable[SystemStream]]
 ) -> dict[str, str]:
     """A job file, as flat pairs, with the streams `matches` in place of the patterns, and each with its pattern's keys.
 
@@ -92,22 +89,14 @@ def written_out(
             names[stream] = None
             for leaf, value in own.items():
                 out.setdefault(f"systems.{stream.system}.streams.{stream.stream}.{leaf}", value)
-    out[inputs_key] = ",".join(map(str, names))
+    out[_INPUTS] = ",".join(map(str, names))
     return inlined(out, gone)
-
-
-class Rewritten(NamedTuple):
-    """The keys of a job file after the change, and a notice about it."""
-
-    values: dict[str, str]
-    warnings: list[str]
-    problems: list[ConfigProblem]
 
 
 _REWRITERS, _GENERATOR = "job.config.rewriters", ".RegExTopicGenerator"
 
 
-def of_rewriters(values: Mapping[str, str], inputs_key: str, environ: Mapping[str, str]) -> Rewritten:
+def of_rewriters(values: Mapping[str, str], environ: Mapping[str, str]) -> Source:
     """Replace the keys of the rewriters of the class RegExTopicGenerator. `environ` has the variables of references in
     SYSTEM and REGEX, which become parts of keys.
 
@@ -116,8 +105,8 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str, environ: Mapping[st
 
     Other rewriters stay unchanged; `known_keys` refuses them.
     """
-    done = Rewritten(dict(values), [], [])
-    gone: dict[str, str] = {}
+    done, gone = dict(values), dict[str, str]()
+    warnings, problems = list[str](), list[ConfigProblem]()
     names = dict.fromkeys(split_list(values.get(_REWRITERS, "")))
     generators = [name for name in names if values.get(f"job.config.rewriter.{name}.class", "").endswith(_GENERATOR)]
     resolved = References(values, environ).values if generators else {}
@@ -125,26 +114,26 @@ def of_rewriters(values: Mapping[str, str], inputs_key: str, environ: Mapping[st
         prefix = f"job.config.rewriter.{name}."
         below = {key: values[key] for key in values if key.startswith(prefix)}
         for key in below:
-            done.values.pop(key, None)
+            done.pop(key, None)
         own = {key.removeprefix(prefix): value for key, value in below.items()}
         gone |= below
         missing = [leaf for leaf in ("system", "regex") if not own.get(leaf)]
-        done.problems.extend(ConfigProblem(prefix + leaf, None, "required by RegExTopicGenerator") for leaf in missing)
+        problems += [ConfigProblem(prefix + leaf, None, "required by RegExTopicGenerator") for leaf in missing]
         if missing:
             continue
         entry = f"{own['system']}.{own['regex']}"
-        done.values[inputs_key] = ",".join(filter(None, (done.values.get(inputs_key, "").strip(), entry)))
+        done[_INPUTS] = ",".join(filter(None, (done.get(_INPUTS, "").strip(), entry)))
         for leaf, value in own.items():
             if leaf.startswith("config."):
                 system, regex = (resolved.get(prefix + part, own[part]) for part in ("system", "regex"))
                 key = f"systems.{system}.streams.{regex}.{leaf.removeprefix('config.')}"
-                done.values.setdefault(key, value)
-        done.warnings.append(f"{prefix}*: read as {entry} in {inputs_key}")
+                done.setdefault(key, value)
+        warnings.append(f"{prefix}*: read as {entry} in {_INPUTS}")
     if generators:
         rest = ",".join(name for name in names if name not in generators)
-        del done.values[_REWRITERS]
-        done.values.update({_REWRITERS: rest} if rest else {})
-    return done._replace(values=inlined(done.values, gone))
+        del done[_REWRITERS]
+        done |= {_REWRITERS: rest} if rest else {}
+    return Source(inlined(done, gone), tuple(warnings), tuple(problems))
 
 
 def _prefixes(pattern: InputPattern) -> list[str]:

@@ -134,7 +134,7 @@ def test_a_reference_to_a_key_of_a_pattern_holds_after_the_pattern_has_gone(load
     }
     config = load(BY_ID | keys, {"DAYS": "7"})
     (pattern,) = config.task.patterns
-    found = written_out(config.raw, "task.inputs", (), {pattern: [EU]})
+    found = written_out(config.raw, (), {pattern: [EU]})
     assert found["streams.out.retention.ms"] == "${env:DAYS}d"
     assert found["systems.kafka.streams.orders-eu.retention.ms"] == "${env:DAYS}d"
     written = load(found, {"DAYS": "7"})
