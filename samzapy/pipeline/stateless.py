@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -73,10 +74,20 @@ class Calling(Step):
     """Calls a function of the user's for each message."""
 
     function: Callable[..., Any]
+    #: Whether the messages are changes of a table, whose deletions stay deletions.
+    of_table: bool = False
 
     @property
     def is_batched(self) -> bool:
         return isinstance(self.function, Expression)
+
+    @abstractmethod
+    def given(self, batch: Batch, results: Sequence[Any]) -> Batch:
+        """The messages to pass on. `results`: of the function, for each message of the batch."""
+
+    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
+        function = (of_rows if self.of_table else of_batch)(self.function)
+        return [lambda batch: emit(self.given(batch, function(batch)))]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -85,21 +96,18 @@ class Filter(Calling):
 
     kind: ClassVar[str] = "filter"
 
-    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        function = of_batch(self.function)
-        return [lambda batch: emit(selected(batch, function(batch)))]
+    def given(self, batch: Batch, results: Sequence[Any]) -> Batch:
+        return selected(batch, results)
 
 
 @dataclass(eq=False, kw_only=True)
 class Map(Calling):
-    """Gives the result of `function` for each message, under the same key. `of_table`: a deletion stays one."""
+    """Gives the result of `function` for each message, under the same key."""
 
     kind: ClassVar[str] = "map"
-    of_table: bool = False
 
-    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        function = (of_rows if self.of_table else of_batch)(self.function)
-        return [lambda batch: emit(with_columns(batch, messages=function(batch)))]
+    def given(self, batch: Batch, results: Sequence[Any]) -> Batch:
+        return with_columns(batch, messages=results)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -108,14 +116,9 @@ class FlatMap(Calling):
 
     kind: ClassVar[str] = "flat-map"
 
-    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        function = of_batch(self.function)
-
-        def receive(batch: Batch) -> None:
-            results = enumerate(zip(batch.keys, function(batch), strict=True))
-            emit(made_of(batch, [(place, key, result) for place, (key, several) in results for result in several]))
-
-        return [receive]
+    def given(self, batch: Batch, results: Sequence[Any]) -> Batch:
+        rows = enumerate(zip(batch.keys, results, strict=True))
+        return made_of(batch, [(place, key, result) for place, (key, several) in rows for result in several])
 
 
 @dataclass(eq=False, kw_only=True)
@@ -124,14 +127,8 @@ class Peek(Calling):
 
     kind: ClassVar[str] = "peek"
 
-    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        function = of_batch(self.function)
-
-        def receive(batch: Batch) -> None:
-            function(batch)
-            emit(batch)
-
-        return [receive]
+    def given(self, batch: Batch, results: Sequence[Any]) -> Batch:
+        return batch
 
 
 @dataclass(eq=False, kw_only=True)
@@ -140,16 +137,11 @@ class KeyBy(Calling):
 
     kind: ClassVar[str] = "key-by"
 
-    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        function, where = of_batch(self.function), f"key_by '{self.name}'"
-
-        def receive(batch: Batch) -> None:
-            keys = function(batch)
-            if not set(map(type, keys)) <= {str}:
-                keys = [_as_text(key, batch[place].position, where) for place, key in enumerate(keys)]
-            emit(with_columns(batch, keys=keys))
-
-        return [receive]
+    def given(self, batch: Batch, results: Sequence[Any]) -> Batch:
+        if not set(map(type, results)) <= {str}:
+            where = f"key_by '{self.name}'"
+            results = [_as_text(key, batch[place].position, where) for place, key in enumerate(results)]
+        return with_columns(batch, keys=results)
 
 
 _WITHOUT_ONE_TEXT = bool, float, bytes, list, dict, set, frozenset

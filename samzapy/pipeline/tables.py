@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from samzapy.pipeline.functions import Batch, made_of, of_batch, of_rows, refuse_null_keys, selected, with_columns
+from samzapy.pipeline.functions import Batch, made_of, of_batch, refuse_null_keys, selected, with_columns
 from samzapy.pipeline.stateless import Calling, Source
 from samzapy.pipeline.step import Opening, Receive, Step, StoreNeed, ignore
 from samzapy.pipeline.timed import Joiner
@@ -52,15 +52,11 @@ class TableFilter(Calling):
     """The rows for which `function` is true. A row that no longer is one is deleted."""
 
     kind: ClassVar[str] = "filter"
+    of_table: bool = True
 
-    def open(self, task: Opening, emit: Receive) -> Sequence[Receive]:
-        function = of_rows(self.function)
-
-        def receive(batch: Batch) -> None:
-            rows = zip(batch.messages, function(batch), strict=True)
-            emit(with_columns(batch, messages=[row if wanted else None for row, wanted in rows]))
-
-        return [receive]
+    def given(self, batch: Batch, results: Sequence[Any]) -> Batch:
+        rows = zip(batch.messages, results, strict=True)
+        return with_columns(batch, messages=[row if wanted else None for row, wanted in rows])
 
 
 @dataclass(eq=False, kw_only=True)
