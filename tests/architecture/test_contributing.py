@@ -42,10 +42,7 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
             ("__all__ = [", '__all__ = [\n    "ToySerde",'),
         ],
         "samzapy/config/reading/classes.py": [
-            (
-                "SERDES = KnownClasses(\n    {",
-                'SERDES = KnownClasses(\n    {\n        "toy": "samzapy.serializers:ToySerde",',
-            )
+            ("SERDES = KnownClasses(\n    {", 'SERDES = KnownClasses(\n    {"toy": "samzapy.serializers:ToySerde",')
         ],
         "tests/unit/serializers/test_serdes.py": [
             ("    UUIDSerde,\n)", "    UUIDSerde,\n    ToySerde,\n)"),
