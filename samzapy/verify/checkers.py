@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import ParamSpec
 from urllib.parse import unquote
 
 from samzapy.config.task import Guarantee
@@ -113,10 +115,21 @@ class Finding:
         return f"{self.check}: {self.count:,}, first: {self.example}"
 
 
-def finding_of(check: str, examples: Iterable[str]) -> Finding:
-    """Count the examples, keep the first."""
-    all_examples = list(examples)
-    return Finding(check, len(all_examples), next(iter(all_examples), ""))
+P = ParamSpec("P")
+
+
+def _check(name: str) -> Callable[[Callable[P, Iterable[str]]], Callable[P, Finding]]:
+    """Make a check of a function that yields its findings in words: it counts them and keeps the first."""
+
+    def check_of(examples: Callable[P, Iterable[str]]) -> Callable[P, Finding]:
+        @wraps(examples)
+        def check(*args: P.args, **named: P.kwargs) -> Finding:
+            words = list(examples(*args, **named))
+            return Finding(name, len(words), next(iter(words), ""))
+
+        return check
+
+    return check_of
 
 
 @dataclass(frozen=True)
@@ -189,10 +202,11 @@ def echoes_of(outputs: Sequence[Record]) -> list[Echo]:
     ]
 
 
-def loss(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
+@_check("loss")
+def loss(oracle: Oracle, echoes: Sequence[Echo]) -> Iterator[str]:
     """Inputs without an output."""
-    missing = oracle.applied.keys() - {echo.id for echo in echoes}
-    return finding_of("loss", (f"input id {number} has no output" for number in sorted(missing)))
+    for number in sorted(oracle.applied.keys() - {echo.id for echo in echoes}):
+        yield f"input id {number} has no output"
 
 
 def duplicates(echoes: Sequence[Echo]) -> Finding:
@@ -203,76 +217,63 @@ def duplicates(echoes: Sequence[Echo]) -> Finding:
     return Finding("duplicates", extra, example)
 
 
-def order(echoes: Sequence[Echo]) -> Finding:
+@_check("order")
+def order(echoes: Sequence[Echo]) -> Iterator[str]:
     """First outputs of a key that come after one of a later input of that key."""
-
-    def late() -> Iterator[str]:
-        newest: dict[bytes, int] = {}
-        seen: set[int] = set()
-        for echo in echoes:
-            if echo.id in seen:
-                continue
-            seen.add(echo.id)
-            before = newest.get(echo.record.key, -1)
-            if echo.id < before:
-                yield f"{echo} after id {before} of the same key"
-            newest[echo.record.key] = max(before, echo.id)
-
-    return finding_of("order", late())
+    newest: dict[bytes, int] = {}
+    seen: set[int] = set()
+    for echo in echoes:
+        if echo.id in seen:
+            continue
+        seen.add(echo.id)
+        before = newest.get(echo.record.key, -1)
+        if echo.id < before:
+            yield f"{echo} after id {before} of the same key"
+        newest[echo.record.key] = max(before, echo.id)
 
 
-def echo_keys(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
+@_check("echo")
+def echo_keys(oracle: Oracle, echoes: Sequence[Echo]) -> Iterator[str]:
     """Outputs of inputs that never were, or under another key than their input's."""
-    return finding_of(
-        "echo",
-        (
-            f"{echo} under {echo.record.key!r}"
-            for echo in echoes
-            if echo.id not in oracle.applied or oracle.applied[echo.id].key != echo.record.key
-        ),
-    )
+    for echo in echoes:
+        if echo.id not in oracle.applied or oracle.applied[echo.id].key != echo.record.key:
+            yield f"{echo} under {echo.record.key!r}"
 
 
-def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee) -> Finding:
+@_check("running-sum")
+def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee) -> Iterator[str]:
     """Sums and counts in outputs that differ from the fold of the inputs before them. A repeated output has the same.
 
     At-most-once may not exceed all deposits so far, because a closing may be lost, too.
     """
-
-    def wrong() -> Iterator[str]:
-        for echo in echoes:
-            due = oracle.applied.get(echo.id)
-            if due is None:
-                continue
-            if guarantee is Guarantee.AT_MOST_ONCE:
-                right = echo.sum <= due.most_sum and echo.count <= due.most_count
-            else:
-                right = (echo.sum, echo.count) == (due.sum, due.count)
-            if not right:
-                yield f"{echo}: sum {echo.sum}, count {echo.count}; the inputs make {due.sum}, {due.count}"
-
-    return finding_of("running-sum", wrong())
+    for echo in echoes:
+        due = oracle.applied.get(echo.id)
+        if due is None:
+            continue
+        if guarantee is Guarantee.AT_MOST_ONCE:
+            right = echo.sum <= due.most_sum and echo.count <= due.most_count
+        else:
+            right = (echo.sum, echo.count) == (due.sum, due.count)
+        if not right:
+            yield f"{echo}: sum {echo.sum}, count {echo.count}; the inputs make {due.sum}, {due.count}"
 
 
-def output_ids(evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
+@_check("output-id")
+def output_ids(evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo]) -> Iterator[str]:
     """Outputs with an id header that names another input or another sender: a receiver could not drop their
     repetitions."""
-
-    def wrong() -> Iterator[str]:
-        first: tuple[str, ...] | None = None
-        for echo in echoes:
-            due = oracle.applied.get(echo.id)
-            if due is None:
-                continue
-            version, *sender, stream, stream_id, partition, task, kind, offset, number = _id_fields(echo.record)
-            first = first or (*sender, stream_id)
-            named = (version, *sender, stream_id, stream, partition, task, kind, offset, number)
-            at = (str(due.partition), "", "out", str(due.offset), "0")
-            if named != ("2", *first, evidence.input_stream, *at):
-                expected = ":".join(("2", *first[:-1], evidence.input_stream, first[-1], *at))
-                yield f"{echo}: header samzapy-id is {echo.record.id!r}, expected {expected!r}"
-
-    return finding_of("output-id", wrong())
+    first: tuple[str, ...] | None = None
+    for echo in echoes:
+        due = oracle.applied.get(echo.id)
+        if due is None:
+            continue
+        version, *sender, stream, stream_id, partition, task, kind, offset, number = _id_fields(echo.record)
+        first = first or (*sender, stream_id)
+        named = (version, *sender, stream_id, stream, partition, task, kind, offset, number)
+        at = (str(due.partition), "", "out", str(due.offset), "0")
+        if named != ("2", *first, evidence.input_stream, *at):
+            expected = ":".join(("2", *first[:-1], evidence.input_stream, first[-1], *at))
+            yield f"{echo}: header samzapy-id is {echo.record.id!r}, expected {expected!r}"
 
 
 def _id_fields(record: Record) -> list[str]:
@@ -281,76 +282,61 @@ def _id_fields(record: Record) -> list[str]:
     return fields if len(fields) == _ID_FIELDS else [""] * _ID_FIELDS
 
 
-def partitions(evidence: Evidence) -> Finding:
+@_check("partition")
+def partitions(evidence: Evidence) -> Iterator[str]:
     """Records of inputs, outputs and changelogs that are not in the partition of their key."""
-    count = evidence.partitions
-    logs = {"input": evidence.inputs, "output": evidence.outputs, **evidence.changelogs}
     due: dict[bytes, int] = {}
-
-    def misplaced() -> Iterator[str]:
-        for name, log in logs.items():
-            for record in log:
-                if record.key not in due:
-                    due[record.key] = partition_of(record.key, count)
-                if due[record.key] != record.partition:
-                    yield f"{record.key!r} in {name}[{record.partition}]@{record.offset}, not in {due[record.key]}"
-
-    return finding_of("partition", misplaced())
+    for name, log in {"input": evidence.inputs, "output": evidence.outputs, **evidence.changelogs}.items():
+        for record in log:
+            if record.key not in due:
+                due[record.key] = partition_of(record.key, evidence.partitions)
+            if due[record.key] != record.partition:
+                yield f"{record.key!r} in {name}[{record.partition}]@{record.offset}, not in {due[record.key]}"
 
 
-def vanished(evidence: Evidence) -> Finding:
+@_check("aborted-read")
+def vanished(evidence: Evidence) -> Iterator[str]:
     """Outputs that a reader of committed records saw during the run and that are missing in the end."""
-    there = {(record.partition, record.offset, record.key, record.value) for record in evidence.outputs}
-    return finding_of(
-        "aborted-read",
-        (
-            f"output[{record.partition}]@{record.offset} was read as {record.value!r}"
-            for record in evidence.watched
-            if (record.partition, record.offset, record.key, record.value) not in there
-        ),
-    )
+    # Without the header, which says nothing about the place.
+    there = {record[:4] for record in evidence.outputs}
+    for record in evidence.watched:
+        if record[:4] not in there:
+            yield f"output[{record.partition}]@{record.offset} was read as {record.value!r}"
 
 
-def stores(evidence: Evidence) -> Finding:
+@_check("store")
+def stores(evidence: Evidence) -> Iterator[str]:
     """Keys with another value in the local store than the changelog had at the store's own commit.
 
     That commit may be an earlier one: a container that was killed, and not started again before the job stopped, leaves
     its files as of their last write to the disk.
     """
-
-    def different() -> Iterator[str]:
-        for name, dumps in (evidence.dumps or {}).items():
-            committed_at = {number: as_of for number, (_, as_of) in enumerate(dumps)}
-            log = [r for r in evidence.changelogs[name] if r.offset <= committed_at.get(r.partition, -1)]
-            replayed = replay(log, evidence.partitions)
-            for number, ((dump, _), due) in enumerate(zip(dumps, replayed, strict=True)):
-                for key in sorted(dump.keys() | due.keys()):
-                    if dump.get(key) != due.get(key):
-                        yield f"{name}[{number}] {key!r}: store {dump.get(key)!r}, changelog {due.get(key)!r}"
-
-    return finding_of("store", different())
+    for name, dumps in (evidence.dumps or {}).items():
+        committed_at = {number: as_of for number, (_, as_of) in enumerate(dumps)}
+        log = [r for r in evidence.changelogs[name] if r.offset <= committed_at.get(r.partition, -1)]
+        replayed = replay(log, evidence.partitions)
+        for number, ((dump, _), due) in enumerate(zip(dumps, replayed, strict=True)):
+            for key in sorted(dump.keys() | due.keys()):
+                if dump.get(key) != due.get(key):
+                    yield f"{name}[{number}] {key!r}: store {dump.get(key)!r}, changelog {due.get(key)!r}"
 
 
-def lag(evidence: Evidence) -> Finding:
+@_check("lag")
+def lag(evidence: Evidence) -> Iterator[str]:
     """Input partitions with a committed offset short of their end."""
     reached = committed(evidence.checkpoints, evidence.input_stream)
-    return finding_of(
-        "lag",
-        (
-            f"input[{number}]: committed {reached.get(number)}, end {end}"
-            for number, end in evidence.ends.items()
-            if reached.get(number) != end
-        ),
-    )
+    for number, end in evidence.ends.items():
+        if reached.get(number) != end:
+            yield f"input[{number}]: committed {reached.get(number)}, end {end}"
 
 
-def inputs(evidence: Evidence, written: int) -> Finding:
+@_check("input")
+def inputs(evidence: Evidence, written: int) -> Iterator[str]:
     """Inputs that are not in the log exactly once: no other check means anything then."""
     times = Counter(json.loads(record.value or b"{}")["id"] for record in evidence.inputs)
-    return finding_of(
-        "input",
-        (f"id {n} is {times[n]} times in the input" for n in sorted({*range(written), *times}) if times[n] != 1),
-    )
+    for number in sorted({*range(written), *times}):
+        if times[number] != 1:
+            yield f"id {number} is {times[number]} times in the input"
 
 
 def accounts(evidence: Evidence) -> dict[str, Account]:
@@ -371,22 +357,19 @@ def _account(values: Mapping[str, bytes]) -> Account:
     )
 
 
-def state(evidence: Evidence, oracle: Oracle, guarantee: Guarantee) -> Finding:
+@_check("state")
+def state(evidence: Evidence, oracle: Oracle, guarantee: Guarantee) -> Iterator[str]:
     """Accounts that differ from the oracle's; in at-most-once, accounts that are not made of some of their deposits,
     each at most once, in order."""
     kept = accounts(evidence)
-
-    def wrong() -> Iterator[str]:
-        for key in sorted(kept.keys() | oracle.open.keys()):
-            account, due = kept.get(key, CLOSED), oracle.open.get(key, CLOSED)
-            if guarantee is Guarantee.AT_MOST_ONCE:
-                reason = _at_most_once(oracle.deposits.get(key, {}), account)
-            else:
-                reason = "" if account == due else f"{account}, the inputs make {due}"
-            if reason:
-                yield f"{key}: {reason}"
-
-    return finding_of("state", wrong())
+    for key in sorted(kept.keys() | oracle.open.keys()):
+        account, due = kept.get(key, CLOSED), oracle.open.get(key, CLOSED)
+        if guarantee is Guarantee.AT_MOST_ONCE:
+            reason = _at_most_once(oracle.deposits.get(key, {}), account)
+        else:
+            reason = "" if account == due else f"{account}, the inputs make {due}"
+        if reason:
+            yield f"{key}: {reason}"
 
 
 def _at_most_once(deposits: Mapping[int, int], kept: Account) -> str:
