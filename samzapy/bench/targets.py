@@ -4,12 +4,13 @@ options, which is the cost of the binding alone."""
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from rocksdict import AccessType, Cache, Rdict, WriteBatch, WriteOptions
@@ -21,31 +22,37 @@ from samzapy.storage.rocksdb.options import RocksDbOptions
 from samzapy.testing.store import open_store
 
 
-class Target(Protocol):
-    """A measured object, read and written through `store`, which has the calls of a `KeyValueStore`."""
+class Target(ABC):
+    """A measured object, read and written through `store`, which has the calls of a `KeyValueStore`. By default every
+    write is final, nothing is counted, and there is no changelog."""
 
     store: Any
 
-    def commit(self) -> None:
+    def commit(self) -> None:  # noqa: B027  # nothing to do
         """Make the writes durable."""
 
     def over_budget(self) -> bool:
         """Whether a container would commit now."""
+        return False
 
     def counts(self) -> Counter[str]:
         """The gets, hits, changes and changelog records since it was opened; empty if it does not count."""
+        return Counter()
 
+    @abstractmethod
     def empty(self) -> None:
         """Start again with nothing in it; `store` is another object."""
 
     def restore(self) -> int:
         """Lose the local state and restore it; returns the number of records read."""
+        raise EnvironmentFailure("scenario restore: needs target store: RocksDB alone has no changelog")
 
+    @abstractmethod
     def close(self) -> None:
-        """Release everything."""
+        """Release everything, and delete its files."""
 
 
-class StoreTarget:
+class StoreTarget(Target):
     """A store of a job: its whole stack, and its changelog if it has one. Each opening has a separate folder and
     changelog: the configured name is only the prefix."""
 
@@ -80,11 +87,9 @@ class StoreTarget:
         opened.commit()
 
     def over_budget(self) -> bool:
-        """Whether the uncommitted bytes have passed their budget."""
         return self._opened.stores.over_budget()
 
     def counts(self) -> Counter[str]:
-        """From the store's own metrics."""
         changes = self._metric("puts") + self._metric("deletes")
         return Counter(
             gets=self._metric("gets"), hits=self._metric("hits"), changes=changes, changelog_records=self._sent
@@ -106,7 +111,6 @@ class StoreTarget:
         return self._opened.restored.records
 
     def close(self) -> None:
-        """Close the store and delete its files."""
         self._held.close()
         shutil.rmtree(self._path, ignore_errors=True)
 
@@ -169,7 +173,7 @@ class RawStore:
         rows.status()
 
 
-class RawTarget:
+class RawTarget(Target):
     """RocksDB, in a database of its own."""
 
     def __init__(self, folder: Path, options: RocksDbOptions) -> None:
@@ -183,27 +187,10 @@ class RawTarget:
         self._db = Rdict(str(self._folder), options, {"default": options}, AccessType.read_write())
         self.store: Any = RawStore(self._db)
 
-    def commit(self) -> None:
-        """Do nothing: every write was final."""
-
-    def over_budget(self) -> bool:
-        """There is no budget."""
-        return False
-
-    def counts(self) -> Counter[str]:
-        """There are no counters."""
-        return Counter()
-
     def empty(self) -> None:
-        """Delete it and start again."""
         self.close()
         self._open()
 
-    def restore(self) -> int:
-        """There is nothing to restore from."""
-        raise EnvironmentFailure("scenario restore: needs target store: RocksDB alone has no changelog")
-
     def close(self) -> None:
-        """Close and delete it."""
         self._db.close()
         shutil.rmtree(self._folder, ignore_errors=True)
