@@ -13,12 +13,13 @@ from typing import Any
 from uuid import uuid4
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.api.system import SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import StoreError
+from samzapy.plugins import path_of
 from samzapy.serializers import task_serdes
 from samzapy.storage.changelog.restore import RestoreResult
 from samzapy.storage.changelog.topic import ensure_changelog, scan
@@ -27,11 +28,11 @@ from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import StoreOpener, StoreOwner
 from samzapy.storage.spec import store_specs
 from samzapy.storage.store import TaskStores
-from samzapy.system.clients import system_factory
+from samzapy.system.clients import SystemClients, job_clients
 from samzapy.system.local.factory import LogAdmin, MemorySystemFactory
 
 _TASK = "Partition 0"
-_CHANGELOGS, _CLIENT = "changelogs", "open-store"
+_CHANGELOGS = "changelogs"
 
 
 @contextmanager
@@ -51,78 +52,55 @@ def open_store(
     `tasks_in_container` tasks. Raises ConfigError for a job that has no such store.
     """
     job = config if isinstance(config, JobConfig) else load_job(config)
-    alone = _isolated(job, name, Path(path).expanduser())
-    store = alone.stores[name]
-    system = ChangelogSystem.of(changelogs)
+    alone = _isolated(job, name, Path(path).expanduser(), changelogs)
+    store, clients = alone.stores[name], job_clients(alone, "open-store")
     if store.changelog is not None:
-        ensure_changelog(system.admin, store, 1)
+        ensure_changelog(clients.admin(_CHANGELOGS), store, 1)
     opener = partial(
         StoreOpener,
         alone,
         store_specs(alone),
         task_serdes(alone),
-        admin_of=lambda _: system.admin,
+        admin_of=clients.admin,
         clock=clock,
         tasks=tasks_in_container,
         lock_wait_s=0.0,
     )
     directory = store_directory(alone.logged_store_base_dir, alone.job_name, name, _TASK)
-    opened = OpenStore(store, directory, system, opener)
-    try:
+    with closing(clients), closing(OpenStore(store, directory, clients, opener)) as opened:
         yield opened
-    finally:
-        opened.close()
 
 
-def _isolated(job: JobConfig, name: str, path: Path) -> JobConfig:
-    """The job with this one store, its state below `path` and its changelog on a separate system."""
+def _isolated(job: JobConfig, name: str, path: Path, changelogs: SystemSettings | None) -> JobConfig:
+    """The job with this one store, its state below `path`, and its changelog on a system of its own; without settings
+    for it, on a new one in this process."""
     store = store_of(job.stores, name)
     if store.changelog is not None:
         store = replace(store, changelog=SystemStream(_CHANGELOGS, store.changelog.stream))
-    return replace(job, stores={name: store}, logged_store_base_dir=path, non_logged_store_base_dir=path)
-
-
-class ChangelogSystem:
-    """The system that keeps the changelog of one store."""
-
-    def __init__(self, factory: SystemFactory, settings: SystemSettings) -> None:
-        self.settings = settings
-        self._factory = factory
-        self.admin = factory.admin(settings, _CLIENT)
-
-    @classmethod
-    def of(cls, settings: SystemSettings | None) -> ChangelogSystem:
-        """The system of these settings; None for a new one in this process, empty."""
-        if settings is None:
-            in_process = {"cluster": f"{_CHANGELOGS}-{uuid4()}"}
-            return cls(MemorySystemFactory(), SystemSettings(_CHANGELOGS, "memory", properties=in_process))
-        own = replace(settings, name=_CHANGELOGS)
-        return cls(system_factory(own), own)
-
-    def consumer(self) -> SystemConsumer:
-        """A new consumer."""
-        return self._factory.consumer(self.settings, _CLIENT)
-
-    def producer(self) -> SystemProducer:
-        """A new producer."""
-        return self._factory.producer(self.settings, _CLIENT)
+    if changelogs is None:
+        changelogs = SystemSettings(
+            _CHANGELOGS, path_of(MemorySystemFactory), properties={"cluster": f"{_CHANGELOGS}-{uuid4()}"}
+        )
+    systems = {_CHANGELOGS: replace(changelogs, name=_CHANGELOGS)}
+    return replace(
+        job, systems=systems, stores={name: store}, logged_store_base_dir=path, non_logged_store_base_dir=path
+    )
 
 
 class OpenStore:
     """A store with the two events from outside: a commit and a crash."""
 
     def __init__(
-        self, store: StoreConfig, directory: Path, changelogs: ChangelogSystem, opener: Callable[[], StoreOpener]
+        self, store: StoreConfig, directory: Path, clients: SystemClients, opener: Callable[[], StoreOpener]
     ) -> None:
         """`directory`: where the local files are, if the engine keeps any."""
         self._config = store
         self._name = store.name
         self.directory = directory
-        self._changelogs = changelogs
+        self._clients = clients
         self._opener = opener
         self._stores: TaskStores | None = None
         self._seen: Any = None
-        self._producer: SystemProducer | None = None
         self.reopen()
 
     @property
@@ -151,8 +129,8 @@ class OpenStore:
         """The first half of a commit: the changes are in the changelog, and not yet in the engine."""
         stores = self._opened()
         stores.flush()
-        stores.send_changes(self._producer_of)
-        self._sent = self._producer_of(_CHANGELOGS).flush()
+        stores.send_changes(self._clients.producer)
+        self._sent = self._clients.producer(_CHANGELOGS).flush()
 
     def apply(self) -> None:
         """The second half of a commit: changes and marker into the engine."""
@@ -171,21 +149,21 @@ class OpenStore:
             put_back(image, directory)
         else:
             stores.close()
-        self._new_producer()
+        self._clients.close()
         self.reopen()
 
     def reopen(self) -> None:
         """Stop without a commit, if it is open, and start again."""
         self.close()
         opener = self._opener()
-        (self._stores,) = opener.restore(opener.open([StoreOwner(_TASK, 0)]), self._consumer_of)
+        (self._stores,) = opener.restore(opener.open([StoreOwner(_TASK, 0)]), self._clients.consumer)
         self._seen = self._stores.as_seen(self._stores.stores)[self._name]
 
     def lose_local_state(self) -> None:
         """Crash with the loss of the disk: everything comes back from the changelog."""
         self.close()
         shutil.rmtree(self.directory, ignore_errors=True)
-        self._new_producer()
+        self._clients.close()
         self.reopen()
 
     def changelog(self) -> list[tuple[bytes, bytes | None]]:
@@ -194,15 +172,16 @@ class OpenStore:
         if stream is None:
             return []
         ssp = SystemStreamPartition(_CHANGELOGS, stream.stream, 0)
-        log = self._changelogs.admin.offsets([ssp])[ssp]
-        with closing(self._changelogs.consumer()) as consumer:
+        log = self._clients.offsets([ssp])[ssp]
+        with closing(self._clients.consumer(_CHANGELOGS)) as consumer:
             pairs = (zip(batch.keys, batch.values, strict=True) for batch in scan(consumer, ssp, log, SYSTEM_CLOCK))
             return [(key or b"", value) for key, value in chain.from_iterable(pairs)]
 
     def compact(self) -> None:
         """Clean the changelog now. A Kafka compacts in its own time, and this does nothing."""
-        if self._config.changelog is not None and isinstance(self._changelogs.admin, LogAdmin):
-            self._changelogs.admin.compact(self._config.changelog.stream)
+        admin = self._clients.admin(_CHANGELOGS)
+        if self._config.changelog is not None and isinstance(admin, LogAdmin):
+            admin.compact(self._config.changelog.stream)
 
     def close(self) -> None:
         """Stop without a commit."""
@@ -214,18 +193,6 @@ class OpenStore:
         if self._stores is None:
             raise StoreError(f"store '{self._name}' is closed")
         return self._stores
-
-    def _consumer_of(self, system: str) -> SystemConsumer:
-        return self._changelogs.consumer()
-
-    def _producer_of(self, system: str) -> SystemProducer:
-        return self._producer if self._producer is not None else self._new_producer()
-
-    def _new_producer(self) -> SystemProducer:
-        if self._producer is not None:
-            self._producer.close()
-        self._producer = self._changelogs.producer()
-        return self._producer
 
 
 _ATTEMPTS = 1_000

@@ -93,7 +93,7 @@ def test_the_changelog_holds_the_users_bytes_and_the_times_of_the_puts(opened, c
     opened.commit()
     assert opened.changelog() == [(b"a", b'{"n":1}'), (b"b", None)]
     ssp = SystemStreamPartition("changelogs", "s-log", 0)
-    admin = opened._changelogs.admin
+    admin = opened._clients.admin("changelogs")
     assert admin.offsets_at([ssp], put_at) == {ssp: 0}
     assert admin.offsets_at([ssp], put_at + 1) == {ssp: 1}
 
