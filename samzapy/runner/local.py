@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -234,13 +234,11 @@ def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions, toke
     # A server is needed by this job only.
     from samzapy.coordinator.service import Addresses  # noqa: PLC0415
 
-    service = serve(config, coordinator, token, Addresses(port=config.page_port or 0, names=config.page_hosts))
-    try:
+    addresses = Addresses(port=config.page_port or 0, names=config.page_hosts)
+    with closing(serve(config, coordinator, token, addresses)) as service:
         options.on_event(f"status page: {service.page}")
         options.on_page(service.page)
         yield service.close
-    finally:
-        service.close()
 
 
 def runner_of(name: str, session: object = None) -> Runner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -157,15 +157,12 @@ class TestRunner:
         """Run to the end. Raises ConfigError with every problem of the job, and the errors of a run (TaskFailed,
         ...)."""
         widths = {stream: partitions for stream, (_, partitions) in self.inputs.items()}
-        bench = Workbench(self.task, self.config, self.overrides, widths, SYSTEM_CLOCK)
-        try:
+        with closing(Workbench(self.task, self.config, self.overrides, widths, SYSTEM_CLOCK)) as bench:
             for stream, (messages, partitions) in self.inputs.items():
                 _fill(bench.streams, stream, messages, partitions)
             outcome = LocalRunner().run(prepare(_from_oldest(bench.job), until_end=True), RunOptions())
             stores = contents(bench.job, bench.streams, SYSTEM_CLOCK, bench.state / "read")
             return FinishedRun(outcome.status, bench.streams, stores)
-        finally:
-            bench.close()
 
 
 def _from_oldest(job: JobConfig) -> JobConfig:

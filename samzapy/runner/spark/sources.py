@@ -18,7 +18,7 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -60,12 +60,6 @@ _ANOTHER = (
     "another job of this process runs on a Spark of its own, and a process has only one: run both on one session "
     "(spark=...), or with runner='local'"
 )
-
-
-def check_alone() -> None:
-    """Raise EnvironmentFailure if a run of this process has, starts or ends a Spark of its own."""
-    if _OWN.locked():
-        raise EnvironmentFailure(_ANOTHER)
 
 
 @contextmanager
@@ -145,13 +139,10 @@ class OwnSpark(SparkSource):
                 except BaseException:
                     jvm.close()
                     raise
-            application = SparkApplication(jvm, context, master)
-            try:
+            with closing(SparkApplication(jvm, context, master)) as application:
                 add_code(context.addPyFile, files, master)
                 jvm.settled()
                 yield application
-            finally:
-                application.close()
 
 
 def _new_context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: str) -> Any:
@@ -204,11 +195,9 @@ class SessionSpark(SparkSource):
         files = _files(config, master)
         # Only the run's functions name the files: `addPyFile` would add them to the session and to this process.
         add_code(self._context.addFile, files, master)
-        built = SharedApplication(self._context, master, token, [Path(path).name for path in files])
-        try:
-            yield built
-        finally:
-            built.close()
+        names = [Path(path).name for path in files]
+        with closing(SharedApplication(self._context, master, token, names)) as application:
+            yield application
 
 
 @final
@@ -233,12 +222,9 @@ class SubmittedSpark(SparkSource):
             with starting(master.address):
                 patient(SparkContext._gateway)  # noqa: SLF001
                 context = SparkContext(conf=conf, environment={TOKEN: token})
-            built = SparkApplication(GivenJvm(context), context, master)
-            try:
+            with closing(SparkApplication(GivenJvm(context), context, master)) as application:
                 add_code(context.addPyFile, files, master)
-                yield built
-            finally:
-                built.close()
+                yield application
 
 
 def spark_source(session: object = None) -> SparkSource:
@@ -248,7 +234,8 @@ def spark_source(session: object = None) -> SparkSource:
     of its own, which ends with that job."""
     if session is not None:
         return SessionSpark(spark_context(session))
-    check_alone()
+    if _OWN.locked():
+        raise EnvironmentFailure(_ANOTHER)
     active = SparkContext._active_spark_context  # noqa: SLF001  # not offered without making one
     if active is not None:
         return SessionSpark(active)
