@@ -14,7 +14,6 @@ import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +26,7 @@ from samzapy.clock import SYSTEM_CLOCK, boot_id, process_start
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import RunEnd, open_job
 from samzapy.container.supervision.logs import PageAddress
+from samzapy.coordinator.clocks import utc
 from samzapy.errors import ConfigError, EnvironmentFailure, RestoreStalled, RetriableError, SamzapyError, Unreachable
 from samzapy.storage.local.directory import locking_pid, store_directory
 
@@ -129,8 +129,7 @@ def refuse_if_running(
 
 def describe_run(run: JobRun) -> str:
     """A run in words."""
-    started = datetime.fromtimestamp(run.started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
-    return f"the run started at {started} on {run.host} (pid {run.pid})"
+    return f"the run started at {utc(run.started_ms)} on {run.host} (pid {run.pid})"
 
 
 def ask_to_drain(config: JobConfig) -> JobRun:

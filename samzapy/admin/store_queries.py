@@ -31,7 +31,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.supervision.logs import log_folder, newest_lines
 from samzapy.container.tasks.task_builder import load_task_class
-from samzapy.coordinator.clocks import as_text as as_time
+from samzapy.coordinator.clocks import utc
 from samzapy.coordinator.views import HOW, LONGEST, MOST_READ, MOST_RECORDS, Inspector
 from samzapy.coordinator.views import Record as Shown
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, SerdeError, UnknownStream
@@ -361,7 +361,7 @@ def _picture(config: JobConfig, task: str) -> list[Mapping[str, object]]:
 
 
 def _place(record: Record) -> str:
-    time = "no time" if record.timestamp == -1 else as_time(record.timestamp, "milliseconds")
+    time = "no time" if record.timestamp == -1 else utc(record.timestamp, "milliseconds")
     return f"{record.ssp}@{record.offset}, {time.replace('+00:00', 'Z')}"
 
 

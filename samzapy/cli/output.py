@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
 from functools import wraps
 from pathlib import Path
 from threading import Event
@@ -188,11 +187,6 @@ def _finite(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return value
-
-
-def utc(time_ms: int) -> str:
-    """A time to the second: `2026-01-31T12:00:00+00:00`."""
-    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="seconds")
 
 
 def discard(stream: IO[str]) -> None:

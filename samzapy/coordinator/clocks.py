@@ -147,10 +147,8 @@ def _has(progress: TaskProgress, time: int) -> bool:
     return time in times or (progress.open and time >= times[-1])
 
 
-def as_text(time_ms: int | None, timespec: str = "seconds") -> str:
-    """A clock as text: ISO 8601 in UTC, empty for None, and a number for a time beyond the calendar."""
-    if time_ms is None:
-        return ""
+def utc(time_ms: int, timespec: str = "seconds") -> str:
+    """A time as ISO 8601 has it; a number for one beyond the calendar."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec=timespec)
     except (OverflowError, OSError, ValueError):

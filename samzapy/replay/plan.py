@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 
 from samzapy.admin.job_check import input_partitions, streams_of
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
@@ -26,6 +25,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.task import Guarantee
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_builder import load_task_class
+from samzapy.coordinator.clocks import utc
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange, UnknownStream, raise_if_any
 from samzapy.job.planner import JobModel, TaskModel, follow_growth, from_json, keeps_state, plan
 from samzapy.replay.history import FROM_EMPTY, Commit, History, Place, committed_range, history_of, state_wanted
@@ -116,7 +116,7 @@ def plan_replay(config: JobConfig, request: Request) -> Plan:
             slice=_slice(task, logs, history, number, until),
             stores=stores,
             from_empty=False,
-            about=(f"{task.name}: from the commit {base.where}, of {_when(base.checkpoint)}",),
+            about=(f"{task.name}: from the commit {base.where}, of {utc(base.checkpoint.time_ms, 'milliseconds')}",),
             unknown=tuple(_unknown(config, kind, task, base.checkpoint)),
         )
 
@@ -262,10 +262,6 @@ def _unknown(config: JobConfig, kind: type[AnyTask], task: TaskModel, checkpoint
             yield f"the streams of store '{store.name}' {now}"
     if checkpoint.changelog_offsets and not checkpoint.atomic:
         yield "the job has no transactions: after a crash its state may have been ahead of this commit"
-
-
-def _when(checkpoint: Checkpoint) -> str:
-    return datetime.fromtimestamp(checkpoint.time_ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
 
 
 #: `kafka.in[3]@17`, and a batch: `kafka.in[3]@12 to 17`. Other words may stand around it, as in a log line.

@@ -22,12 +22,11 @@ from samzapy.cli.output import (
     json_text,
     of_job,
     table,
-    utc,
     wait_for_a_run,
     warn,
 )
 from samzapy.config.job import JobConfig
-from samzapy.coordinator.clocks import as_text
+from samzapy.coordinator.clocks import utc
 from samzapy.errors import counted
 from samzapy.job.planner import JobModel, TaskModel
 
@@ -65,12 +64,17 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
     commits = [(name, utc(item.time_ms), item.epoch, _changelogs(item)) for name, item in saved]
     table("Commits", ("task", "at", "epoch", "changelogs"), commits)
     times = [
-        (name, as_text(item.clock) or "none yet", item.held_by or "none", ", ".join(item.idle) or "none")
+        (
+            name,
+            "none yet" if item.clock is None else utc(item.clock),
+            item.held_by or "none",
+            ", ".join(item.idle) or "none",
+        )
         for name, item in saved
     ]
     table("Event time", ("task", "clock", "held back by", "idle or ended"), times)
     if result.clocks.checkpoint is not None:
-        click.echo(f"the tasks' own states start again at {as_text(result.clocks.checkpoint)}")
+        click.echo(f"the tasks' own states start again at {utc(result.clocks.checkpoint)}")
     running = find_run(config, result.owner)
     if running.certain or running.unseen:
         click.echo(running.certain or running.unseen)

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from samzapy.cli.output import JSON, job_file, json_text, table, utc
+from samzapy.cli.output import JSON, job_file, json_text, table
 from samzapy.config.job import JobConfig
+from samzapy.coordinator.clocks import utc
 from samzapy.errors import counted
 
 
