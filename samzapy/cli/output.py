@@ -20,7 +20,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from samzapy.errors import EnvironmentFailure, RestoreError, RetriableError
+from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError, RetriableError
 
 if TYPE_CHECKING:
     from samzapy.config.job import JobConfig
@@ -88,6 +88,18 @@ def pairs(texts: Iterable[str], option: str = "--config") -> dict[str, str]:
             raise click.BadParameter(f"expected KEY=VALUE, got {shown!r}", param_hint=option)
         result[key.strip()] = value
     return result
+
+
+def new_folder(parent: Path, name: str) -> Path:
+    """Make the folder of a command's argument NAME. Raises ConfigError if it exists, EnvironmentFailure."""
+    folder = parent / name
+    try:
+        folder.mkdir()
+    except FileExistsError as cause:
+        raise ConfigError.of("NAME", None, f"{folder} exists already") from cause
+    except OSError as cause:
+        raise EnvironmentFailure(f"{folder}: cannot make the folder ({cause.strerror})") from cause
+    return folder
 
 
 def check_writable(file: Path | None) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from samzapy.cli.output import JSON, PARENT, table
-from samzapy.errors import ConfigError, EnvironmentFailure
+from samzapy.cli.output import JSON, PARENT, new_folder, table
+from samzapy.errors import ConfigError
 
 #: The folders of the package `samzapy.examples` with job files.
 _FOLDERS = ("", "gallery", "flights")
@@ -72,15 +72,9 @@ def copy(name: str, parent: Path) -> None:
     for module in [*sorted(modules), *_PROGRAMS.get(name, ())]:
         path = home / f"{module.replace('.', '/')}.py"
         copies[path.name] = path.read_text("utf-8")
-    folder = parent / name
-    try:
-        folder.mkdir()
-        for file, text in copies.items():
-            (folder / file).write_text(text, "utf-8")
-    except FileExistsError as cause:
-        raise ConfigError.of("NAME", None, f"{folder} exists already") from cause
-    except OSError as cause:
-        raise EnvironmentFailure(f"{folder}: cannot make the folder ({cause.strerror})") from cause
+    folder = new_folder(parent, name)
+    for file, text in copies.items():
+        (folder / file).write_text(text, "utf-8")
     click.echo(f"copied to {folder}: {', '.join(copies)}; now:\n  cd {folder}")
     head = copies[f"{name}.properties"].partition("\n\n")[0].splitlines()
     for line in head:

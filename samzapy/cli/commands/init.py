@@ -23,7 +23,7 @@ from rich.console import Console
 from samzapy.admin.running import refuse_if_running
 from samzapy.admin.streams import stream_admin, stream_producer
 from samzapy.api.system import OutgoingRecord
-from samzapy.cli.output import PARENT, Bars, runner_option, status_console
+from samzapy.cli.output import PARENT, Bars, new_folder, runner_option, status_console
 from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
@@ -108,13 +108,7 @@ def _create(name: str, parent: Path, kind: _Kind) -> tuple[Path, int]:
     reason = next(_reasons_against(name), None)
     if reason is not None:
         raise ConfigError.of("NAME", name, reason)
-    folder = parent / name
-    if folder.exists():
-        raise ConfigError.of("NAME", None, f"{folder} exists already")
-    try:
-        folder.mkdir()
-    except OSError as cause:
-        raise EnvironmentFailure(f"{folder}: cannot make the folder ({cause.strerror})") from cause
+    folder = new_folder(parent, name)
     words = {"name": name, "task": f"{name.title().replace('_', '')}Task", "version": VERSION, "title": kind.title}
     look = (
         f"store scan {name}.properties {kind.store} --limit 3" if kind.store else f"checkpoint show {name}.properties"
