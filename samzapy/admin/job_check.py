@@ -282,7 +282,7 @@ def _check_changelogs(config: JobConfig, describe: Describe, model: JobModel, *,
 
 
 #: Kafka's own topic, in which it keeps the outcome of transactions.
-_TRANSACTIONS = "__transaction_state"
+TRANSACTIONS = "__transaction_state"
 
 
 def weakly_kept(config: JobConfig, describe: Describe) -> tuple[GuaranteeWarning, ...]:
@@ -342,4 +342,4 @@ def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
         return
     yield "task.checkpoint.replication.factor", checkpoints
     if config.task.guarantee.transactional:
-        yield f"systems.{checkpoints.system}", SystemStream(checkpoints.system, _TRANSACTIONS)
+        yield f"systems.{checkpoints.system}", SystemStream(checkpoints.system, TRANSACTIONS)

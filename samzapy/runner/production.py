@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import psutil
 
-from samzapy.admin.job_check import Warn, inspect_start, resolved
+from samzapy.admin.job_check import TRANSACTIONS, Warn, inspect_start, resolved
 from samzapy.admin.user_code import JobCode
 from samzapy.api.context import Context
 from samzapy.api.event_time import StateCheckpointTask
@@ -48,8 +48,6 @@ _OUTAGE_MS = 86_400_000
 _MOST_NAMED = 5
 _MIB = 2**20
 _OVERHEAD = "spark.executor.memoryOverhead"
-#: Kafka's own topic of transactions.
-_TRANSACTIONS = "__transaction_state"
 _EMPTIED = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # noqa: S108
 _NO_DISK = {"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "9p"}
 
@@ -118,7 +116,7 @@ def survey(config: JobConfig, code: JobCode, rules: str | None, warn: Warn) -> S
         model = str(cause)
     seen = Surroundings(config, code, checked_master(config, config.container_count, 0, endless=False), model, rules)
     with closing(job_clients(config, "check")) as clients:
-        transactions = {SystemStream(item.system, _TRANSACTIONS) for item in [checkpoint_stream(config)] if item}
+        transactions = {SystemStream(item.system, TRANSACTIONS) for item in [checkpoint_stream(config)] if item}
         topics = sorted(clients.describe(seen.inputs | seen.own | seen.outputs | transactions).items())
     return seen._replace(topics={stream: topic for stream, topic in topics if topic is not None})
 
@@ -215,7 +213,7 @@ def _rights(seen: Surroundings) -> Iterator[str]:
         missing = [name for name, is_needed in needed.items() if is_needed and name not in allowed]
         return f"the user lacks {', '.join(missing)}" if missing else None
 
-    topics = [(item, topic.allowed) for item, topic in seen.topics.items() if item.stream != _TRANSACTIONS]
+    topics = [(item, topic.allowed) for item, topic in seen.topics.items() if item.stream != TRANSACTIONS]
     told = [(item, allowed) for item, allowed in topics if allowed is not None]
     yield from _grouped((item, lacking(item, allowed)) for item, allowed in told)
     if not told:
