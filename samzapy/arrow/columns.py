@@ -97,7 +97,7 @@ def _message_columns(pa: Any, messages: Sequence[Any], kinds: Sequence[Any]) -> 
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
             raise TypeError(f"messages cannot be columns: {cause}") from cause
         for field in structs.type:
-            if check := check_of(field.type, check_of_found):
+            if check := check_of(field.type, typed=False):
                 with _named(field.name):
                     check([None if item is None else item.get(field.name) for item in messages])
         return dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
@@ -124,7 +124,7 @@ def _array(pa: Any, name: str, values: Sequence[Any], wanted: Any) -> Any:
         except pa.ArrowException:
             taken = list(map(_as_plain, values))
             column = pa.array(taken, wanted)
-        if check := check_of(column.type, check_of_found if wanted is None else check_of_typed):
+        if check := check_of(column.type, typed=wanted is not None):
             check(taken)
         return column
 
@@ -184,45 +184,24 @@ def _as_dict(value: Any, inner: dict[str, Callable[[Any], Any] | None]) -> dict[
 Check = Callable[[Sequence[Any]], None]
 
 
-def check_of(kind: Any, check_of_leaf: Callable[[Any], Check | None]) -> Check | None:
-    """The check of the values of a column of that type; None if pyarrow changes none of them."""
-    types_of = pyarrow().types
-    if types_of.is_struct(kind):
-        inner = {field.name: check for field in kind if (check := check_of(field.type, check_of_leaf)) is not None}
-        return partial(_check_fields, inner) if inner else None
-    if types_of.is_list(kind):
-        of_items = check_of(kind.value_type, check_of_leaf)
-        return None if of_items is None else partial(_check_items, of_items)
-    return check_of_leaf(kind)
-
-
-def _check_fields(inner: dict[str, Check], values: Sequence[Any]) -> None:
-    for name, check in inner.items():
-        check([item.get(name) for item in values if item is not None])
-
-
-def _check_items(check: Check, values: Sequence[Any]) -> None:
-    check(list(chain.from_iterable(item for item in values if item is not None)))
-
-
-def check_of_typed(kind: Any) -> Check | None:
-    """The check for a type that an annotation gives: the values may have other types."""
-    if pyarrow().types.is_int64(kind):
-        return partial(_refuse, "int", int, lambda value: int(value) != value)
-    return _check_of_any(kind)
-
-
-def check_of_found(kind: Any) -> Check | None:
-    """The check for a type that pyarrow has inferred from the values."""
-    return _refuse_some_zones if pyarrow().types.is_timestamp(kind) else _check_of_any(kind)
-
-
 #: pyarrow takes numbers, and what becomes one by `int`, for times and durations.
 _NUMBERS = (Number, UUID)
 
 
-def _check_of_any(kind: Any) -> Check | None:
+def check_of(kind: Any, *, typed: bool) -> Check | None:
+    """The check of the values of a column of that type; None if pyarrow changes none of them. `typed`: an annotation
+    gives the type, so the values may have others; else pyarrow has inferred it from them."""
     types_of = pyarrow().types
+    if types_of.is_struct(kind):
+        inner = {field.name: check for field in kind if (check := check_of(field.type, typed=typed)) is not None}
+        return partial(_check_fields, inner) if inner else None
+    if types_of.is_list(kind):
+        of_items = check_of(kind.value_type, typed=typed)
+        return None if of_items is None else partial(_check_items, of_items)
+    if typed and types_of.is_int64(kind):
+        return partial(_refuse, "int", int, lambda value: int(value) != value)
+    if not typed and types_of.is_timestamp(kind):
+        return _refuse_some_zones
     for fits, kept, expected, changed in (
         (types_of.is_date, date, "a date without a time", (datetime, *_NUMBERS)),
         (types_of.is_time, None, "a time without a zone", lambda value: getattr(value, "tzinfo", value) is not None),
@@ -236,6 +215,15 @@ def _check_of_any(kind: Any) -> Check | None:
         if fits(kind):
             return partial(_refuse, expected, kept, changed)
     return None
+
+
+def _check_fields(inner: dict[str, Check], values: Sequence[Any]) -> None:
+    for name, check in inner.items():
+        check([item.get(name) for item in values if item is not None])
+
+
+def _check_items(check: Check, values: Sequence[Any]) -> None:
+    check(list(chain.from_iterable(item for item in values if item is not None)))
 
 
 def _refuse(expected: str, kept: type | None, changes: Any, values: Sequence[Any]) -> None:
