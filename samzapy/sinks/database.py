@@ -242,7 +242,7 @@ class SinkOffsets:
     def __init__(self, database: Database, attempt: TaskAttempt, sink: str) -> None:
         self.commit_number = 0
         self._keeps_ids = True
-        self._database = database
+        self.database = database
         self._attempt = attempt
         self._sink = sink
         self._key = (attempt.job, attempt.task, sink)
@@ -281,7 +281,7 @@ class SinkOffsets:
         newest = max((row.epoch for row in self._rows(cursor)), default=0)
         if newest > epoch:
             raise StaleEpoch(self._newer(newest), newest)
-        self._database.end_predecessor(cursor, "/".join(self._key))
+        self.database.end_predecessor(cursor, "/".join(self._key))
         self._execute(cursor, f"UPDATE {TABLE} SET epoch = ? WHERE {_OURS} AND epoch <= ?", epoch, *self._key, epoch)
         rows = self._rows(cursor)
         self._refuse_if_newer(rows)
@@ -356,7 +356,7 @@ class SinkOffsets:
         raise EnvironmentFailure(f"{where}: the row has been deleted from {TABLE}; nothing was written")
 
     def _execute(self, cursor: Any, statement: str, *values: Any) -> None:
-        cursor.execute(statement.replace("?", self._database.placeholder), values)
+        cursor.execute(statement.replace("?", self.database.placeholder), values)
 
 
 def _columns(connection: Connection, cursor: Any) -> set[str]:

@@ -120,7 +120,8 @@ class SqlSink(Sink):
         self._repeated: dict[SystemStreamPartition, int] = {}
         self._written = self._dropped = 0
         self._what = f"table {table}"
-        self._opened: _Opened | None = None
+        self._connection: Connection = None
+        self._offsets: SinkOffsets | None = None
 
     @property
     def name(self) -> str:
@@ -153,15 +154,15 @@ class SqlSink(Sink):
         columns."""
         self._what = f"{attempt}: table {self._target.table}"
         try:
-            connection = self._connect()
+            self._connection = self._connect()
         except Exception as cause:
             raise self._failure("cannot connect", cause) from cause
-        opened = self._opened = _Opened(connection, attempt, self._name)
         try:
-            opened.offsets.create(connection)
-            with self._transaction(opened) as cursor:
+            offsets = self._offsets = SinkOffsets(database_of(self._connection), attempt, self._name)
+            offsets.create(self._connection)
+            with self._transaction() as cursor:
                 cursor.execute(self._target.probe)
-                self._held = opened.offsets.claim(cursor)
+                self._held = offsets.claim(cursor)
             if not self._key:
                 self._repeated = dict(self._held)
         except Exception as cause:
@@ -173,21 +174,20 @@ class SqlSink(Sink):
 
     def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
         """See `Sink.commit`. Raises TaskMigrated, RetriableError, or TaskFailed for rows that the table refuses."""
-        assert self._opened is not None, "open comes first, and nothing after a failure"
-        opened = self._opened
+        assert self._offsets is not None, "open comes first, and nothing after a failure"
         # Rows of later inputs keep waiting: after a crash their inputs come again.
         done = [row for row in self._waiting if row[0] is None or row[1] < offsets[row[0]]]
         held = {ssp: max(offset, self._held.get(ssp, offset)) for ssp, offset in offsets.items()}
         try:
-            with self._transaction(opened) as cursor:
+            with self._transaction() as cursor:
                 # The offsets first: that takes the locks, and finds out whether this attempt may write at all.
-                opened.offsets.advance(cursor, held)
+                self._offsets.advance(cursor, held)
                 reach("sink.1")
                 rows: Sequence[Row] = [row for _, _, row in done]
                 if self._key:
                     rows = last_of_each_key(rows, self._key)
                 if rows:
-                    opened.database.load(cursor, self._target, rows)
+                    self._offsets.database.load(cursor, self._target, rows)
                 reach("sink.2")
         except Exception as cause:
             self.close()
@@ -221,34 +221,18 @@ class SqlSink(Sink):
         return {"rows": self._written, "dropped": self._dropped}
 
     def close(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.connection.close()
+        connection, self._connection, self._offsets = self._connection, None, None
+        if connection is not None:
+            connection.close()
 
-    @staticmethod
     @contextmanager
-    def _transaction(opened: _Opened) -> Iterator[Any]:
+    def _transaction(self) -> Iterator[Any]:
         """A cursor, and a commit at the end; after a failure the connection can only be closed."""
-        with closing(opened.connection.cursor()) as cursor:
+        with closing(self._connection.cursor()) as cursor:
             yield cursor
-        opened.connection.commit()
+        self._connection.commit()
 
     def _failure(self, what: str, cause: Exception) -> SamzapyError:
         # Two attempts create the same row or table at the same time: the second finds it when it tries again.
         again = is_transient(cause) or is_conflict(cause)
         return (RetriableError if again else EnvironmentFailure)(f"{self._what}: {what}: {one_line(cause)}")
-
-
-class _Opened:
-    """The state of a sink between `open` and `close`."""
-
-    __slots__ = ("connection", "database", "offsets")
-
-    def __init__(self, connection: Connection, attempt: TaskAttempt, sink: str) -> None:
-        self.connection = connection
-        try:
-            self.database = database_of(connection)
-        except EnvironmentFailure:
-            connection.close()
-            raise
-        self.offsets = SinkOffsets(self.database, attempt, sink)
