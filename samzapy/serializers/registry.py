@@ -24,10 +24,10 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.task import AsyncStreamTask, BatchTask, CoroutineTask, StreamTask
 from samzapy.arrow.annotations import plain_annotation, substituted
 from samzapy.config.job import JobConfig
-from samzapy.config.reading.classes import SERDES
+from samzapy.config.reading.keys import Reader
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
-from samzapy.config.streams.serdes import split_typed_name, takes_types, typed_name, unknown_serde
+from samzapy.config.streams.serdes import parse_serdes, split_typed_name, takes_types, typed_name, unknown_serde
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError, raise_if_any
 from samzapy.plugins import PluginError, load_class, load_name
 from samzapy.serializers.documents import DocumentSerde
@@ -145,20 +145,15 @@ def serde_registry(config: JobConfig | Mapping[str, str]) -> SerdeRegistry:
     """The serdes of a job, or of flat pairs (`serializers.registry.*`); the built-in ones are always there."""
     if isinstance(config, JobConfig):
         return SerdeRegistry(config.serdes, _settings(config.resolved))
-    classes = dict(SERDES.short)
-    for name, settings in _settings(config, with_class=True).items():
-        path = settings.get("class", "")
-        if path:
-            classes[name] = SERDES.path(path) or path
-    return SerdeRegistry(classes, _settings(config))
+    return SerdeRegistry(parse_serdes(Reader(config)), _settings(config))
 
 
-def _settings(flat: Mapping[str, str], *, with_class: bool = False) -> dict[str, dict[str, str]]:
+def _settings(flat: Mapping[str, str]) -> dict[str, dict[str, str]]:
     result: dict[str, dict[str, str]] = {}
     prefix = "serializers.registry."
     for key, value in flat.items():
         name, _, leaf = key.removeprefix(prefix).partition(".")
-        if key.startswith(prefix) and leaf and (with_class or leaf != "class"):
+        if key.startswith(prefix) and leaf not in {"", "class"}:
             result.setdefault(name, {})[leaf] = value
     return result
 
