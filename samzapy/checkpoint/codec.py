@@ -214,14 +214,9 @@ def decode_record(value: bytes, where: str, kind: str = "") -> dict[str, Any]:
         return read
 
 
-def partitions_record(partitions: Mapping[str, int]) -> dict[str, Any]:
-    """The mapping of tasks to changelog partitions as the value of its record."""
-    return {"partitions": dict(partitions)}
-
-
 def partitions_of(value: Mapping[str, Any]) -> dict[str, int]:
-    """The inverse of `partitions_record`. Raises ValueError, also for two tasks with one partition: the state of one
-    would become the other's."""
+    """The changelog partition of each task, of the value of their record. Raises ValueError, also for two tasks with
+    one partition: the state of one would become the other's."""
     partitions = convert(_Partitions, value).partitions
     owners: dict[int, str] = {}
     for task, number in partitions.items():

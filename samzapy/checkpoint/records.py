@@ -155,7 +155,7 @@ def read_changelog_partitions(checkpoints: CheckpointManager) -> dict[str, int]:
 def write_changelog_partitions(checkpoints: CheckpointManager, partitions: Mapping[str, int]) -> None:
     """Keep the mapping durably, unless it is the one that is kept."""
     if read_changelog_partitions(checkpoints) != partitions:
-        checkpoints.write_record(JobRecord.PARTITIONS, codec.partitions_record(partitions))
+        checkpoints.write_record(JobRecord.PARTITIONS, {"partitions": dict(partitions)})
 
 
 class _CopiedRecord(msgspec.Struct):
@@ -166,11 +166,6 @@ def read_copied(checkpoints: CheckpointManager) -> Mapping[str, str]:
     """The changelog that each store was copied to last. Raises RestoreError."""
     record = checkpoints.read_record(JobRecord.COPIED).newest
     return {} if record is None else _read(_CopiedRecord, record, "its copied stores").stores
-
-
-def copied_to_json(copied: Mapping[str, str]) -> dict[str, Any]:
-    """Return the JSON object of a record beside the checkpoints."""
-    return {"stores": dict(copied)}
 
 
 def refuse_copied(checkpoints: CheckpointManager, stores: Mapping[str, StoreConfig]) -> None:

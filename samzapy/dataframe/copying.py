@@ -29,14 +29,7 @@ from samzapy.admin.user_code import make_importable
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.serde import Serde, hinted
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint.records import (
-    Adopted,
-    copied_to_json,
-    read_changelog_partitions,
-    read_copied,
-    read_owner,
-    refuse_copied,
-)
+from samzapy.checkpoint.records import Adopted, read_changelog_partitions, read_copied, read_owner, refuse_copied
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.inputs.starting_offsets import own_changelog_ends
@@ -182,7 +175,7 @@ def switch(
         for task, checkpoint in committed.items()
         if checkpoint is not None
     }
-    copied = copied_to_json({**read_copied(checkpoints), store.name: str(store.changelog)})
+    copied = {**read_copied(checkpoints), store.name: str(store.changelog)}
     with closing(Ownership.of(copy.job, claim.run.id)) as ownership:
         write_checkpoints(
             copy.job.job_name,
@@ -190,7 +183,7 @@ def switch(
             checkpoints,
             claim.state,
             updates,
-            records={JobRecord.COPIED: copied},
+            records={JobRecord.COPIED: {"stores": copied}},
             check_owner=ownership.poll,
         )
 

@@ -248,6 +248,6 @@ def test_the_leader_epochs_of_positions_are_in_the_record_and_left_out_where_the
 
 
 def test_a_record_that_gives_two_tasks_one_changelog_partition_is_refused():
-    value = codec.encode_record(codec.partitions_record({"Partition 0": 0, "Partition 1": 1, "Partition 2": 0}))
+    value = codec.encode_record({"partitions": {"Partition 0": 0, "Partition 1": 1, "Partition 2": 0}})
     with pytest.raises(RestoreError, match=r"^ckpt\[0\]@12: .*Partition 0 and Partition 2 have one partition, 0"):
         codec.decode_record(value, "ckpt[0]@12", JobRecord.PARTITIONS.value)
