@@ -160,14 +160,9 @@ def no_effect(key: str) -> str | None:
     return None if key.startswith(_WITH_EFFECT) else _reason(_NO_EFFECT, key)
 
 
-def refused(key: str, value: str) -> str | None:
-    """The reason why a job with this key is refused; None if it is not."""
-    return None if value in _NEUTRAL else _reason(_REFUSED, key)
-
-
-def is_refusable(key: str) -> bool:
-    """Whether samzapy refuses `key` unless its value is neutral."""
-    return _reason(_REFUSED, key) is not None
+def refused(key: str) -> str | None:
+    """The reason why a job with this key is refused, unless its value is neutral; None if it is not."""
+    return _reason(_REFUSED, key)
 
 
 def _reason(table: tuple[tuple[str, str], ...], key: str) -> str | None:
@@ -300,12 +295,13 @@ def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:
     known = KnownKeys(ALL_KEYS, _names(config), list(_open_prefixes(config.systems, config.stores)))
     suspects = []
     for key, value in reader.values.items():
-        reason = refused(key, value) or removed(key)
-        if reason is not None:
+        if (reason := refused(key)) and value in _NEUTRAL:
+            continue
+        if reason or (reason := removed(key)):
             reader.problem(key, reason, value)
-        elif (reason := no_effect(key)) is not None:
+        elif reason := no_effect(key):
             reader.warn(f"{key}: has no effect in samzapy: {reason}")
-        elif not is_refusable(key):
+        else:
             suspects.append(key)
     taken = _topic_keys(config.systems)
     unknown = {key: "not a topic setting of Kafka" for key in suspects if not taken.get(key, True)}

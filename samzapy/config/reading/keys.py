@@ -280,11 +280,6 @@ def _hosts(text: str) -> tuple[str, ...]:
 HOSTS = Kind("a comma list of names of hosts, without ports", _hosts)
 
 
-def optional(kind: Kind[T]) -> Kind[T]:
-    """`kind`; an empty text counts as absent."""
-    return Kind(kind.allowed, kind.parse, blank=True)
-
-
 def class_path(known: Callable[[str], str | None], names: Collection[str], example: str) -> Kind[str]:
     """A class path `package.module:Name`, or a name for which `known` returns one (None: an unknown name).
 

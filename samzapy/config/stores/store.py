@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES, MESSAGE_TYPE, SCHEMA_SERDES, USER_CLASS
@@ -22,7 +22,6 @@ from samzapy.config.reading.keys import (
     is_name,
     key,
     keys_of,
-    optional,
     required,
 )
 from samzapy.config.reading.properties import Masked
@@ -111,7 +110,7 @@ class StoreConfig:
     """Maximum number of deserialized objects in memory, at least write.batch.size. 0: no cache and no batching."""
     object_cache_mode: str = key(
         "stores.{store}.object.cache.mode",
-        optional(choice("reference", "copy")),
+        replace(choice("reference", "copy"), blank=True),
         "reference",
         shown="reference; copy if the policy of task.error.process, .serialize or .produce is not fail, to undo the "
         "changes of a failed message or batch",

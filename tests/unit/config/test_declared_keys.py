@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import samzapy
-from samzapy.config.known_keys import ALL_KEYS, REMOVED, SECTIONS, KnownKeys, is_refusable, no_effect, removed, texts
+from samzapy.config.known_keys import ALL_KEYS, REMOVED, SECTIONS, KnownKeys, no_effect, refused, removed, texts
 from samzapy.config.reading.keys import Reader, keys_by_field
 
 NAMES = {"system": "k", "stream": "s", "physical": "p", "store": "t", "serde": "x", "reporter": "r"}
@@ -97,4 +97,4 @@ def test_each_key_that_the_sources_name_is_known():
     named = sorted({text for text in keys_in_sources() if not text.endswith((".", "x"))} - OTHERS)
     assert len(named) > 100
     unknown = [key for key, _ in KnownKeys(ALL_KEYS, {}).unknown(named)]
-    assert [key for key in unknown if not (removed(key) or no_effect(key) or is_refusable(key))] == []
+    assert [key for key in unknown if not (removed(key) or no_effect(key) or refused(key))] == []
