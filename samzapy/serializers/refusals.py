@@ -9,11 +9,11 @@ import math
 import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import msgspec
 
+from samzapy.arrow.annotations import fields_of
 from samzapy.errors import SerdeError
 
 #: In the JSON of each value with such a number.
@@ -86,10 +86,6 @@ def _parts(value: Any) -> Collection[Any]:
         return value.values()
     if isinstance(value, (list, tuple, set, frozenset)):
         return value
-    names = getattr(value, "__struct_fields__", None) or [item.name for item in getattr(value, "__attrs_attrs__", ())]
-    if not names and is_dataclass(value):
-        # With slots it has no `__dict__`.
-        names = [item.name for item in fields(value)]
-    if names:
-        return [getattr(value, name, None) for name in names]
-    return getattr(value, "__dict__", {}).values()
+    kind: Any = type(value)
+    names = fields_of(kind)
+    return getattr(value, "__dict__", {}).values() if names is None else [getattr(value, name, None) for name in names]
