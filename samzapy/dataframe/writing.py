@@ -167,14 +167,12 @@ class ChangelogWrite:
             raise worker_error(cause) from cause
         return sorted(written, key=lambda part: part.partition)
 
-    def adopt(self, checkpoints: CheckpointManager, written: Sequence[PartitionWritten]) -> str:
-        """Record that the written records are the job's own, although no task has written them; returns the id of the
-        changelog's topic."""
+    def adopt(self, checkpoints: CheckpointManager, written: Sequence[PartitionWritten]) -> None:
+        """Record that the written records are the job's own, although no task has written them."""
         topic = self._admin.describe(self._stream.stream)
         assert topic is not None
         ends = {part.partition: part.last_offset + 1 for part in written if part.last_offset >= 0}
         adopt_ends(checkpoints, {self._stream: (topic.stream_id, ends)})
-        return topic.stream_id
 
 
 def frame_records(
