@@ -41,7 +41,7 @@ from samzapy.config.streams.stream import (
     stream_settings,
 )
 from samzapy.config.streams.systems import parse_database, parse_systems
-from samzapy.config.supervision import parse_reporters, parse_supervision
+from samzapy.config.supervision import LogConfig, QueryConfig, SupervisionConfig, parse_reporters
 from samzapy.config.task import TaskConfig, parse_task
 from samzapy.errors import ConfigError, raise_if_any
 from samzapy.plugins import PluginError, import_also_from, load_name
@@ -184,7 +184,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         clock=parse_job_clock(reader, fires=timers is not None or _has_senders(task, streams)),
         state_checkpoint=parse_state_checkpoint(reader, task.checkpoint, default_system),
         metrics_reporters=parse_reporters(reader, reader.value(JobConfig, "metrics_reporters"), names),
-        supervision=parse_supervision(reader),
+        supervision=reader.read(SupervisionConfig, log=reader.read(LogConfig), query=reader.read(QueryConfig)),
         stream_ids=ids,
         raw=Masked(raw, reader.secret),
         resolved=Masked(reader.values, reader.secret),

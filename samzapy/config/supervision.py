@@ -59,11 +59,6 @@ class SupervisionConfig:
     query: QueryConfig = field(default_factory=QueryConfig)
 
 
-def parse_supervision(reader: Reader) -> SupervisionConfig:
-    """Read how the job is watched."""
-    return reader.read(SupervisionConfig, log=reader.read(LogConfig), query=reader.read(QueryConfig))
-
-
 _SNAPSHOT, _LOG, _JMX = "snapshot", "log", "jmx"
 _JAVA = {"MetricsSnapshotReporterFactory": _SNAPSHOT, "LoggingMetricsReporterFactory": _LOG, "JmxReporterFactory": _JMX}
 
