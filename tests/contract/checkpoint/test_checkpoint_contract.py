@@ -135,21 +135,6 @@ def test_changelog_partitions_are_kept_beside_the_checkpoints(new_manager):
     successor.close()
 
 
-def test_a_checkpoint_in_a_transaction_counts_when_the_transaction_does(system, topic):
-    manager = topic()
-    manager.start()
-    producer = system.transactional()
-    producer.begin()
-    manager.write({"Partition 0": Checkpoint({SSP: 1})}, producer)
-    producer.commit()
-    producer.begin()
-    manager.write({"Partition 0": Checkpoint({SSP: 2})}, producer)
-    producer.flush()
-    producer.abort()
-    assert manager.read(["Partition 0"])["Partition 0"] == Checkpoint({SSP: 1})
-    manager.close()
-
-
 def test_a_record_that_is_no_checkpoint_is_named(system, topic, stream):
     manager = topic()
     manager.start()
@@ -208,7 +193,7 @@ def test_an_owner_is_seen_by_a_manager_that_has_read_before_it_was_written(new_m
     other.close()
 
 
-def test_a_record_of_the_job_in_a_transaction_counts_when_that_does(system, topic):
+def test_a_record_and_a_checkpoint_in_a_transaction_count_when_that_does(system, topic):
     manager = topic()
     manager.start()
     producer = system.transactional()
@@ -218,6 +203,7 @@ def test_a_record_of_the_job_in_a_transaction_counts_when_that_does(system, topi
     producer.commit()
     producer.begin()
     manager.write_record(JobRecord.COPIED, {"stores": {"s": {}}}, producer)
+    manager.write({"Partition 0": Checkpoint({SSP: 2})}, producer)
     producer.flush()
     producer.abort()
     assert manager.read_record(JobRecord.COPIED).newest == {"stores": {}}

@@ -103,17 +103,3 @@ def test_a_skipped_message_leaves_nothing_in_a_window():
         driver.send("in", 7, key="a", timestamp=20_000)
         driver.advance(1)
         assert [result["value"] for result in driver.outputs("out").messages] == [3]
-
-
-def test_what_a_failed_call_has_sent_is_dropped():
-    def process(number, handle):
-        handle.send(number)
-        if number == 2:
-            raise ValueError("two")
-        handle.send(-number)
-
-    pipeline = Pipeline("numbers")
-    pipeline.stream("kafka.in").process(process).to("kafka.out")
-    with PipelineDriver(pipeline, {"task.error.process.policy": "skip"}) as driver:
-        driver.send_batch("in", ["k"] * 3, [1, 2, 3])
-        assert driver.outputs("out").messages == [1, -1, 3, -3]
