@@ -34,7 +34,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.inputs.starting_offsets import own_changelog_ends
 from samzapy.container.supervision.job_records import Ownership, open_job
-from samzapy.dataframe.partition_writer import PartitionWritten, Record
+from samzapy.dataframe.partition_writer import PartitionWritten, Record, check_size
 from samzapy.dataframe.reading import PURPOSE, ChangelogPart, TravellingJob, patience_s
 from samzapy.dataframe.writing import ChangelogWrite, StoreWritten, own_for_write, refuse_speculation
 from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreRefused
@@ -305,10 +305,7 @@ class Conversion:
                 "(key, value), or None to leave the entry out"
             )
         data = self.target.encode_key(result[0]), self.target.encode_value(*result)
-        size, limit = len(data[0]) + len(data[1]), self.max_record_bytes
-        if limit is not None and size > limit:
-            large = f"record of {size:,} B > max.message.bytes {limit:,} of the changelog"
-            raise StoreRefused(f"{store}: key {reprlib.repr(result[0])}: {large}")
+        check_size(self.target.store, result[0], len(data[0]) + len(data[1]), self.max_record_bytes)
         return data
 
 

@@ -137,7 +137,7 @@ class RecordMaker:
             for row in rows:
                 key = to_key(row[0], row[0])
                 value = to_value(row[0], row[1])
-                self._check_size(row[0], len(key) + len(value))
+                check_size(self.store, row[0], len(key) + len(value), self.max_record_bytes)
                 yield (partition_of(row, key), key), value
 
     def _makers(self, config: JobConfig, store: StoreConfig) -> tuple[_ToBytes, _ToBytes]:
@@ -168,13 +168,12 @@ class RecordMaker:
 
         return place
 
-    def _check_size(self, key: object, size: int) -> None:
-        limit = self.max_record_bytes
-        if limit is not None and size > limit:
-            raise StoreRefused(
-                f"store '{self.store}': key {key!r:.100}: record of {size:,} B > max.message.bytes "
-                f"{limit:,} of the changelog"
-            )
+
+def check_size(store: str, key: object, size: int, limit: int | None) -> None:
+    """Raise StoreRefused for an entry that is larger than the changelog accepts; None: unknown."""
+    if limit is not None and size > limit:
+        large = f"record of {size:,} B > max.message.bytes {limit:,} of the changelog"
+        raise StoreRefused(f"store '{store}': key {key!r:.100}: {large}")
 
 
 #: (the row's key, the object to serialize) to bytes.
