@@ -56,12 +56,6 @@ def test_a_tilde_is_the_home_folder_for_stores_and_logs(load, monkeypatch):
     assert load(keys, {"LOGGED_STORE_BASE_DIR": "~/c"}).logged_store_base_dir == Path("/home/me/c")
 
 
-def test_an_unknown_word_for_tls_is_refused(problems):
-    assert problems({"job.spark.coordinator.tls.enabled": "yes"}) == [
-        "job.spark.coordinator.tls.enabled: expected one of auto, true, false, got 'yes'"
-    ]
-
-
 def test_settings_of_spark_that_a_job_cannot_run_with_are_refused(problems):
     given = {"spark.python.use.daemon": "No", "spark.master": "yarn", "executor": "x"}
     assert problems({f"job.spark.conf.{name}": value for name, value in given.items()}) == [
