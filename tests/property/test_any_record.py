@@ -18,14 +18,7 @@ from samzapy.api.collector import CONTROL_HEADER, Watermark
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch
 from samzapy.checkpoint import codec
-from samzapy.checkpoint.records import (
-    Adopted,
-    Startpoint,
-    copied_to_json,
-    read_copied,
-    startpoints_from_json,
-    startpoints_to_json,
-)
+from samzapy.checkpoint.records import Adopted, Startpoint, read_copied, startpoints_from_json, startpoints_to_json
 from samzapy.checkpoint.states import TopicCheckpointStore
 from samzapy.container.event_time import control_messages
 from samzapy.container.supervision.job_records import HandoverRequest
@@ -199,7 +192,7 @@ def used_samza(data):
 
 #: Each record of the checkpoint topic: its bytes, and a function that reads and uses them.
 ENCODED = {
-    "partitions": (codec.encode_record(codec.partitions_record({"P 0": 0, "P 1": 1})), used_partitions),
+    "partitions": (codec.encode_record({"partitions": {"P 0": 0, "P 1": 1}}), used_partitions),
     "owner": (codec.encode_record(codec.owner_record(RUN)), used_owner),
     "startpoints": (codec.encode_record(startpoints_to_json(STARTPOINTS)), used_startpoints),
     "samza": (codec.encode_samza(Checkpoint({SSP: 25})), used_samza),
@@ -286,7 +279,7 @@ def used_parts(data):
 RECORDS = {
     "inputs": (planner.to_json({SystemStream("kafka", "orders"): InputPartitions(2, 2, 4)}), used_inputs),
     "adopted": (Adopted({("kafka.s", "5f0c"): {0: 481}}).to_json(), Adopted.from_json),
-    "copied": (copied_to_json({"s": "kafka.s-v2"}), used_copied),
+    "copied": ({"stores": {"s": "kafka.s-v2"}}, used_copied),
     "hosts": (placement.to_json({"Partition 0": Place("a")}), placement.from_json),
     "handover": (HandoverRequest("5f0c", RUN).to_json(), used_handover),
     "clock": ({CHECKPOINT_CLOCK: 17}, used_clock),
