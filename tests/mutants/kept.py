@@ -678,7 +678,7 @@ _NATIVE = (
     ),
     Mutant(
         "samzapy/container/lifecycle.py",
-        "            raise named from failure.__cause__ if named is failure else failure\n",
+        "            raise named from failure\n",
         "            raise\n",
         ("tests/unit/container/inputs/test_deleted_input.py",),
     ),
