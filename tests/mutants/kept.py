@@ -37,7 +37,7 @@ _OWNERS = (
         (_COPIES,),
     ),
     Mutant("samzapy/dataframe/copying.py", "            check_owner=ownership.poll,\n", "", (_COPIES,)),
-    Mutant("samzapy/runner/prepare.py", "    refuse_copied(checkpoints, config.stores)\n", "", (_COPIES,)),
+    Mutant("samzapy/runner/prepare.py", "        refuse_copied(checkpoints, config.stores)\n", "", (_COPIES,)),
     Mutant(
         "samzapy/container/supervision/job_records.py",
         'return asked is not None and asked.get("run") == self.run_id',
