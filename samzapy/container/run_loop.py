@@ -402,7 +402,7 @@ class RunLoop:
 
     def _end_partitions(self, *ended: TaskInstance) -> None:
         """End the partitions of which all polled messages are processed; call tasks, also `ended`, with none left."""
-        for ssp in list(self._ending):
+        for ssp in sorted(self._ending):
             readers = [task for task in self._readers[ssp] if ssp in self._open[task.name]]
             done = [task for task in readers if task.offsets[ssp] >= self._polled.get(ssp, 0)]
             for task in done:
