@@ -187,7 +187,7 @@ class RunLoop:
     def run(self) -> None:
         """Process until the end. The caller makes the final commit."""
         self._ending |= self.inputs.take_ended()
-        self._end_partitions(*self._tasks)
+        self._end_partitions([*self._tasks])
         while not (self.stopping or self._should_stop()):
             self.turn()
         self.wind_down()
@@ -209,7 +209,7 @@ class RunLoop:
         steps.close()
         self._ending |= self.inputs.take_ended()
         if self._ending and not self.stopping:
-            self._end_partitions()
+            self._end_partitions([])
         return bool(polled.ends) or self._executor.load.busy
 
     @property
@@ -400,8 +400,8 @@ class RunLoop:
             self._draining = True
             self.inputs.end_at(self._heads())
 
-    def _end_partitions(self, *ended: TaskInstance) -> None:
-        """End the partitions of which all polled messages are processed; call tasks, also `ended`, with none left."""
+    def _end_partitions(self, over: list[TaskInstance]) -> None:
+        """End the partitions whose polled messages are all processed; call their tasks, and `over`, if none is left."""
         for ssp in sorted(self._ending):
             readers = [task for task in self._readers[ssp] if ssp in self._open[task.name]]
             done = [task for task in readers if task.offsets[ssp] >= self._polled.get(ssp, 0)]
@@ -414,8 +414,8 @@ class RunLoop:
                     self._after_call(task)
             if len(done) == len(readers):
                 self._ending.discard(ssp)
-            ended = (*ended, *done)
-        for task in ended:
+            over += done
+        for task in over:
             if not self._open[task.name] and task.name not in self._announced:
                 self._announced.add(task.name)
                 self._announce_end(task)
