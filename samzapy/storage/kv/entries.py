@@ -28,10 +28,9 @@ DEFAULT_BYTES = 268_435_456
 FACTOR, ENTRY_BYTES = 5, 50
 #: The parts of the budget that a cache gets and that are freed at once; and the part that a cache gives back at once.
 _STEP, _FREED, _GIVEN = 256, 64, 8
-#: Many caches get less at once: what they have got and do not use is at most a part of the budget.
-_STEPS = 4
-#: The part of the budget that uncommitted bytes may take before the container commits.
-_UNCOMMITTED = 2
+#: The parts of the budget that all caches may have got and not use, which is why many of them get less at once, and
+#: that uncommitted bytes may take before the container commits.
+_UNUSED, _UNCOMMITTED = 4, 2
 #: The weight of earlier uses each time that memory is short.
 _FADING = 0.875
 
@@ -83,7 +82,7 @@ class CacheBudget:
     def grant(self, cache: CachedStore[Any, Any]) -> int:
         """Make room for the cache; returns the bytes that it may hold until it asks again."""
         self._note(cache)
-        step = max(1, self.max_bytes // max(_STEP, _STEPS * len(self._uses)))
+        step = max(1, self.max_bytes // max(_STEP, _UNUSED * len(self._uses)))
         if self.used + step > self.max_bytes:
             self._reclaim(cache, self.max_bytes - self.max_bytes // _FREED)
         self._note(cache, max(0, min(step, self.max_bytes - self.used)))
