@@ -20,7 +20,7 @@ from queue import SimpleQueue
 _IGNORED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "results", "state", "*.log")
 #: Seconds for all tests together, without a change.
 _UNCHANGED_S = 3_600.0
-_PASSED, _USAGE, _NO_TESTS = 0, 4, 5
+_PASSED, _FAILED = 0, 1
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Outcome(Enum):
     KILLED = "killed"
     TIMED_OUT = "killed by the time limit"
     SURVIVED = "SURVIVED"
-    UNKNOWN = "NO TESTS"
+    UNKNOWN = "NO TESTS RAN"
 
     @property
     def good(self) -> bool:
@@ -113,8 +113,8 @@ def _check_tests(copies: SimpleQueue[Path], mutants: Sequence[Mutant]) -> None:
 def _try(copy: Path, mutant: Mutant, limit_s: float) -> Outcome:
     with _changed(copy / mutant.file, mutant):
         code, _ = _pytest(copy, mutant.tests, limit_s)
-    outcomes = {None: Outcome.TIMED_OUT, _PASSED: Outcome.SURVIVED, _USAGE: Outcome.UNKNOWN, _NO_TESTS: Outcome.UNKNOWN}
-    return outcomes.get(code, Outcome.KILLED)
+    outcomes = {None: Outcome.TIMED_OUT, _PASSED: Outcome.SURVIVED, _FAILED: Outcome.KILLED}
+    return outcomes.get(code, Outcome.UNKNOWN)
 
 
 @contextmanager

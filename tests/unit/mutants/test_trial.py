@@ -80,6 +80,10 @@ def test_a_change_that_never_ends_is_noticed_by_the_clock(tree):
     assert "killed by the time limit" in said
 
 
+def test_a_change_that_cannot_even_be_imported_says_nothing(tree):
+    assert "0 of 1 changes were noticed" in tried(tree, ("return a", "return return a"))[1]
+
+
 def test_a_list_without_changes_is_no_success(tree):
     assert tried(tree)[0] == 1
 
