@@ -125,6 +125,8 @@ def test_a_job_continues_on_the_copy_with_equal_state_and_another_serde(tmp_path
     job.run(**job.keys_of())
     assert job.values() == {"/a": 3, "/b": 1, "/c": 1}
     assert dict(job.committed(0)) == {b"/a": number(2), b"/b": number(1)}, "the old changelog is unchanged"
+    with pytest.raises(ConfigError, match=r"the store was copied to local\.counts-v2"):
+        prepare(job.config, until_end=True)
 
 
 def test_the_copy_of_a_changelog_that_has_grown_has_a_partition_per_task(job):

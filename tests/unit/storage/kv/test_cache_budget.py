@@ -2,7 +2,6 @@
 
 import gc
 import tracemalloc
-from dataclasses import replace
 
 import pytest
 
@@ -16,14 +15,10 @@ from samzapy.storage.kv.uncommitted import InMemoryStorageEngineFactory
 MB = 2**20
 
 
-@pytest.fixture
-def stack_in():
-    def make(budget, values=None, **settings):
-        config = replace(StoreConfig("s", "inmemory", "string", "json"), **settings)
-        engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
-        return build_stack(config, engine, StringSerde(), values or JsonSerde(), budget=budget)
-
-    return make
+def stack_in(budget):
+    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
+    config = StoreConfig("s", "inmemory", "string", "json")
+    return build_stack(config, engine, StringSerde(), JsonSerde(), budget=budget)
 
 
 def commit(stack):
@@ -45,7 +40,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_what_is_counted_is_about_what_python_takes(stack_in, kind):
+def test_what_is_counted_is_about_what_python_takes(kind):
     stack, value_of = stack_in(CacheBudget()), VALUES[kind]
     gc.collect()
     tracemalloc.start()
@@ -60,7 +55,7 @@ def test_what_is_counted_is_about_what_python_takes(stack_in, kind):
 
 
 @pytest.mark.parametrize("kind", ["numbers", "documents"])
-def test_a_cache_stays_within_its_budget_and_loses_nothing(stack_in, kind):
+def test_a_cache_stays_within_its_budget_and_loses_nothing(kind):
     stack, value_of = stack_in(CacheBudget(100_000)), VALUES[kind]
     for number in range(2_000):
         stack.store.put(f"key-{number}", value_of(number))
@@ -73,7 +68,7 @@ def test_a_cache_stays_within_its_budget_and_loses_nothing(stack_in, kind):
         assert cached(stack) <= 130_000
 
 
-def test_values_that_grow_while_they_are_dirty_ask_for_a_commit(stack_in):
+def test_values_that_grow_while_they_are_dirty_ask_for_a_commit():
     stack = stack_in(CacheBudget(8 * MB))
     lists = {f"key-{number}": [] for number in range(100)}
     asked = False
@@ -87,7 +82,7 @@ def test_values_that_grow_while_they_are_dirty_ask_for_a_commit(stack_in):
     assert not stack.store.over_budget()
 
 
-def test_an_idle_cache_gives_back_what_another_uses(stack_in):
+def test_an_idle_cache_gives_back_what_another_uses():
     budget = CacheBudget(2 * MB)
     idle, busy = stack_in(budget), stack_in(budget)
     for number in range(20_000):
@@ -105,7 +100,7 @@ def test_an_idle_cache_gives_back_what_another_uses(stack_in):
     assert idle.store.get("key-7") == 7
 
 
-def test_many_caches_that_grow_together_stay_within_their_budget(stack_in):
+def test_many_caches_that_grow_together_stay_within_their_budget():
     budget = CacheBudget(1 * MB)
     stacks = [stack_in(budget) for _ in range(400)]
     for number in range(20):
@@ -115,7 +110,7 @@ def test_many_caches_that_grow_together_stay_within_their_budget(stack_in):
         assert sum(map(cached, stacks)) <= budget.max_bytes * 1.1
 
 
-def test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself(stack_in):
+def test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself():
     budget = CacheBudget(1 * MB)
     changed, other = stack_in(budget), stack_in(budget)
     for number in range(4_000):
@@ -135,7 +130,7 @@ def test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself(stac
     assert cached(other) > cached(changed)
 
 
-def test_uncommitted_bytes_take_their_part_of_the_budget_until_the_commit(stack_in):
+def test_uncommitted_bytes_take_their_part_of_the_budget_until_the_commit():
     budget = CacheBudget(100 * MB)
     writing = stack_in(budget)
     for number in range(1_000):
@@ -144,16 +139,15 @@ def test_uncommitted_bytes_take_their_part_of_the_budget_until_the_commit(stack_
     held = sum(map(len, writing.uncommitted.changes)) + sum(map(len, writing.uncommitted.changes.values()))
     assert budget.used >= cached(writing) + held
     commit(writing)
-    assert cached(writing) <= budget.used < cached(writing) + MB
+    assert cached(writing) <= budget.used <= cached(writing) + budget.max_bytes // 256
 
 
-def test_a_container_commits_when_the_uncommitted_bytes_of_its_stores_take_half_of_its_memory(stack_in):
+def test_a_container_commits_when_the_uncommitted_bytes_of_its_stores_take_half_of_its_memory():
     budget = CacheBudget(1_000_000)
     stacks = [stack_in(budget) for _ in range(4)]
     for stack in stacks:
         assert not stack.over_budget()
-        for number in range(500):
-            stack.store.put(f"key-{number}", "x" * 100)
+        stack.store.put_all({f"key-{number}": "x" * 100 for number in range(500)})
         stack.store.flush()
     assert all(stack.over_budget() for stack in stacks)
     for stack in stacks:
