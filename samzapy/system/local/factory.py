@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from functools import cache
 from itertools import chain
 from threading import Lock
 from typing import ClassVar
@@ -226,18 +226,22 @@ class LogAdmin(SystemAdmin):
     def offsets(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
     ) -> dict[SystemStreamPartition, OffsetRange]:
-        ranges = {}
+        ranges, find = {}, cache(self._stream)
         for ssp in ssps:
-            with self._reading(ssp) as (_, _, (oldest, upcoming, stable)):
-                ranges[ssp] = OffsetRange(oldest, stable if committed else upcoming)
+            database, topic = find(ssp.stream)
+            with database.read():
+                oldest, upcoming, stable = self._bounds(ssp, database, topic.slot(ssp))
+            ranges[ssp] = OffsetRange(oldest, stable if committed else upcoming)
         return ranges
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
-        offsets = {}
+        offsets, find = {}, cache(self._stream)
         for ssp in ssps:
-            with self._reading(ssp) as (database, slot, known):
-                first = first_not_older(database, slot, time_ms)
-                offsets[ssp] = known.upcoming if first is None else first
+            database, topic = find(ssp.stream)
+            with database.read():
+                known = self._bounds(ssp, database, topic.slot(ssp))
+                first = first_not_older(database, topic.slot(ssp), time_ms)
+            offsets[ssp] = known.upcoming if first is None else first
         return offsets
 
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
@@ -286,14 +290,6 @@ class LogAdmin(SystemAdmin):
         if database is None or topic is None:
             raise UnknownStream(self._log.system, stream, self._log.where)
         return database, topic
-
-    @contextmanager
-    def _reading(self, ssp: SystemStreamPartition) -> Iterator[tuple[Database, int, Bounds]]:
-        """A read, with the partition's slot and bounds. Raises UnknownStream, UnknownPartition."""
-        database, topic = self._stream(ssp.stream)
-        slot = topic.slot(ssp)
-        with database.read():
-            yield database, slot, self._bounds(ssp, database, slot)
 
     def _bounds(self, ssp: SystemStreamPartition, database: Database, slot: int) -> Bounds:
         known = bounds(database, slot)
