@@ -8,7 +8,6 @@ from functools import partial
 from typing import NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
-from samzapy.api.context import MetricsRegistry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.checkpoint.managers import one_pass
 from samzapy.checkpoint.records import Adopted, Startpoint, startpoints_from_json
@@ -31,6 +30,7 @@ from samzapy.container.tasks.task_builder import Plugins, TaskBuilder
 from samzapy.container.tasks.task_instance import TaskInstance, TaskStart
 from samzapy.job.lease import ContainerLease
 from samzapy.job.planner import ContainerModel, TaskModel
+from samzapy.metrics import Registry
 from samzapy.serializers import StreamSerdes
 from samzapy.storage.opening import StoreOpener, StoreOwner
 from samzapy.storage.store import TaskStores
@@ -60,7 +60,7 @@ class ContainerBuilder:
         checkpoints: CheckpointManager,
         plugins: Plugins,
         *,
-        metrics: MetricsRegistry,
+        metrics: Registry,
         transactions: str | None,
         clock: Clock,
     ) -> None:

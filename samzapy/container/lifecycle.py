@@ -148,10 +148,10 @@ class Container:
         return loop
 
     def finish(self) -> ContainerReport:
-        """Only stop, with the last commit; returns the last report."""
+        """Only stop, with the last commit; returns the last report, with all metrics."""
         self._heartbeat.phase("stopping")
         self._stop()
-        return self._heartbeat.finish("done")
+        return replace(self._heartbeat.finish("done"), metrics=self._builder.metrics.snapshot())
 
     def _settled(self, void: errors.PositionVoid) -> errors.PositionVoid:
         """Commit what is processed, since the records may be gone and nothing could process them again; returns the
@@ -307,7 +307,7 @@ class Container:
             processed=processed,
             ends={str(ssp): end for ssp, end in self._ends.items()},
             restoring=restoring,
-            metrics=self._builder.metrics.snapshot(),
+            metrics=self._builder.metrics.numbers(),
             commits=commits,
             facts=facts,
             positions={str(ssp): offset for task in tasks for ssp, offset in task.offsets.items()},

@@ -116,7 +116,7 @@ class StandbyContainer:
             phase=phase,
             positions=dict(self._positions),
             ends=dict(self._ends) if self._measured() else {},
-            metrics=self._metrics.snapshot(),
+            metrics=self._metrics.numbers(),
         )
 
     def _measured(self) -> dict[str, float]:

@@ -12,7 +12,6 @@ from samzapy.coordinator.leases import ContainerState, Standing
 from samzapy.coordinator.status import HISTORY, ContainerFailure, ContainerStatus, HandledFailure, RestoredStore
 from samzapy.job.lease import ContainerReport, PartitionLag, UserFailure
 from samzapy.job.planner import replica_of
-from samzapy.metrics.registry import numbers_of
 
 #: Skipped and dead-lettered messages that are kept, and for how many seconds.
 MOST_HANDLED, HANDLED_S = 100, 3_600.0
@@ -140,7 +139,7 @@ class Progress:
             restoring=(sum(done for done, _ in restoring), sum(total for _, total in restoring)) if restoring else None,
             positions=report.positions,
             ends=report.ends,
-            metrics=numbers_of(report.metrics) if is_recent or has_ended else {},
+            metrics=report.metrics if is_recent or has_ended else {},
             stalled=report.facts.stalled if is_own else None,
             failure=account.failure,
         )

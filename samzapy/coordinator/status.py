@@ -67,7 +67,7 @@ class ContainerStatus:
 
     `lags` has its input partitions by SSP as text, as of the last request for their ends, None if that is not known: at
     time `measured_at` of the driver's monotonic clock it was. `metrics` has its numbers by group and name (see
-    `numbers_of`), empty if they are not known. `stalled` is set while it makes no progress; `failure` is the last
+    `Registry.numbers`), empty if they are not known. `stalled` is set while it makes no progress; `failure` is the last
     failure of the user's code. Until the newest attempt reports, `phase` is `starting`, and positions and ends are the
     last ones of the previous attempt; its lags and metrics soon become unknown."""
 

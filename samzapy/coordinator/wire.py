@@ -20,7 +20,6 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.status import ContainerFailure
 from samzapy.job.lease import ContainerReport, Directive, Facts
 from samzapy.job.planner import JobModel, replica_of
-from samzapy.metrics.registry import numbers_of
 from samzapy.strict_json import decode
 
 M = TypeVar("M")
@@ -147,7 +146,7 @@ class Heartbeat(msgspec.Struct):
     @classmethod
     def of(cls, report: ContainerReport, facts: Facts, sequence: int, now: float) -> Heartbeat:
         """The heartbeat with a report and the facts that were not sent yet, at the monotonic time `now`."""
-        return cls(replace(report, metrics=numbers_of(report.metrics), facts=_moved(facts, -now)), sequence)
+        return cls(replace(report, facts=_moved(facts, -now)), sequence)
 
     def received(self, container_id: str, now: float) -> ContainerReport:
         """The report of the container in the address, received at the time `now` of the monotonic clock."""

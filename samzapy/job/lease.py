@@ -155,7 +155,7 @@ class ContainerReport:
 
     `phase` is one of starting, restoring, running, restarting, waiting (for a broker), stopping, done. `positions` and
     `ends` are offsets by SSP as text. `restored` is (records, seconds, source) by `task/store`. `metrics` is a
-    registry's snapshot. `clocks` has the progress of the tasks by name, `facts` the details for operators.
+    registry's numbers. `clocks` has the progress of the tasks by name, `facts` the details for operators.
     """
 
     container_id: str

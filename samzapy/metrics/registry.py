@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, zip_longest
 from math import inf, isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 Source = Callable[[], Mapping[str, float]]
 
 M = TypeVar("M", Counter, Gauge, Timer, Histogram)
+_Metric = Counter | Gauge | Timer | Histogram
 
 #: A double represents every integer up to this one exactly.
 _EXACT = 2**53
@@ -43,10 +44,10 @@ class Registry(MetricsRegistry):
     """
 
     def __init__(self) -> None:
-        self._metrics: dict[tuple[str, str], Counter | Gauge | Timer | Histogram] = {}
+        self._metrics: dict[tuple[str, str], _Metric] = {}
         # A list may be walked while another thread appends to it; a dict may not, and even copying one can be
         # interrupted.
-        self._in_order: list[tuple[str, str, Counter | Gauge | Timer | Histogram]] = []
+        self._in_order: list[tuple[str, str, _Metric]] = []
         self.counters: set[tuple[str, str]] = set()
         """Group and name of each counter."""
         self._sources: dict[str, Source] = {}
@@ -72,8 +73,21 @@ class Registry(MetricsRegistry):
 
     def snapshot(self) -> dict[str, dict[str, float]]:
         """All current values as plain numbers, by group and name; NaN for a value that is not a number."""
+        return self._values(self._in_order, self._sources)
+
+    def numbers(self) -> dict[str, dict[str, float]]:
+        """The first `MOST_NUMBERS` finite ones of `NUMBERS`; no other metric is looked at."""
+        known = [(group, name) for group, names in NUMBERS.items() for name in names]
+        held = [(*at, self._metrics[at]) for at in known if at in self._metrics]
+        metrics = self._values(held, {group: source for group, source in self._sources.items() if group in NUMBERS})
+        found = [(of, name) for of, name in known if isfinite(metrics.get(of, {}).get(name, nan))][:MOST_NUMBERS]
+        return {of: {name: metrics[of][name] for group, name in found if group == of} for of, _ in found}
+
+    def _values(
+        self, metrics: Iterable[tuple[str, str, _Metric]], sources: Mapping[str, Source]
+    ) -> dict[str, dict[str, float]]:
         groups: dict[str, dict[str, float]] = {}
-        for group, name, metric in self._in_order:
+        for group, name, metric in metrics:
             values = groups.setdefault(group, {})
             if isinstance(metric, Counter):
                 values[name] = metric.count
@@ -84,7 +98,7 @@ class Registry(MetricsRegistry):
             else:
                 values |= {f"{name}.count": metric.count, f"{name}.total-s": metric.total, f"{name}.max-s": metric.max}
         with self._asking:
-            for group, source in self._sources.items():
+            for group, source in sources.items():
                 try:
                     groups.setdefault(group, {}).update(source())
                 except Exception as cause:  # noqa: BLE001  # one failing source must not cost the others
@@ -171,13 +185,6 @@ NUMBERS: Mapping[str, tuple[str, ...]] = {
 }
 #: How many of them a report carries. A policy has one action for a stage, so few containers have as many.
 MOST_NUMBERS = 20
-
-
-def numbers_of(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """The first `MOST_NUMBERS` finite ones of `NUMBERS` in a registry's snapshot."""
-    known = ((group, name) for group, names in NUMBERS.items() for name in names)
-    found = [(group, name) for group, name in known if isfinite(metrics.get(group, {}).get(name, nan))][:MOST_NUMBERS]
-    return {of: {name: metrics[of][name] for group, name in found if group == of} for of, _ in found}
 
 
 def recent(metrics: MetricsRegistry, times: Histogram, clock: Clock, slots: int = 1) -> Source:

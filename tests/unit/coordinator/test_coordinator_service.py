@@ -3,7 +3,6 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 import urllib3
 from jobs.job_models import job_model
@@ -113,13 +112,6 @@ def test_the_reason_of_a_failure_reaches_the_driver(client, coordinator):
     (failure,) = coordinator.status().failures
     assert (failure.error, failure.message, failure.exit_code) == ("TaskFailed", "m.in[0]@3: ValueError: no", 1)
     assert coordinator.status().containers[0].state == "lost"
-
-
-def test_metrics_that_json_cannot_hold_are_left_out_and_numpys_are_numbers(client):
-    lease, _ = client.register("0")
-    metrics = {"container": {"resident-bytes": float("nan"), "starts": float("inf"), "cpu-s": np.float64(2.5)}}
-    lease.report(ContainerReport("0", lease.epoch, "running", metrics=metrics))
-    assert client.status()["containers"][0]["metrics"] == {"container": {"cpu-s": 2.5}}
 
 
 @pytest.mark.parametrize(

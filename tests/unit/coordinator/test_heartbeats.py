@@ -3,6 +3,7 @@
 import json
 from math import inf, nan
 
+import numpy as np
 import pytest
 from jobs.job_models import job_model
 
@@ -12,7 +13,7 @@ from samzapy.coordinator.client import HttpLease
 from samzapy.coordinator.wire import Answer, Heartbeat, JobSpec, Registration, WireError, read
 from samzapy.errors import TaskMigrated
 from samzapy.job.lease import ContainerReport, Directive, Facts, LogLine, PartitionLag, Stall, TaskProgress, UserFailure
-from samzapy.metrics.registry import NUMBERS, numbers_of
+from samzapy.metrics.registry import NUMBERS, Registry
 from samzapy.strict_json import encode
 from samzapy.testing import ManualClock
 
@@ -57,7 +58,7 @@ def lease(wire, hand):
     return HttpLease(wire, "0", GRANTED, hand)
 
 
-def test_a_heartbeat_carries_the_whole_report_but_numbers_only_of_the_metrics(lease, wire, hand):
+def test_a_heartbeat_carries_the_whole_report(lease, wire, hand):
     sent = report(
         processed=9,
         commits=2,
@@ -66,7 +67,7 @@ def test_a_heartbeat_carries_the_whole_report_but_numbers_only_of_the_metrics(le
         restored={"Partition 0/s": (2, 0.25, "changelog")},
         restoring={"Partition 0/t": (1, 9)},
         clocks={"Partition 0": TaskProgress(50, "m.in[3]", True, (0, 20), True)},
-        metrics={"container": {"starts": 7.0}, "Partition 0": {"sent": 9.0}},
+        metrics={"container": {"starts": 7.0}},
         facts=Facts(
             Measured({"m.in[0]": PartitionLag(3, 10, 7, 1_500)}, hand.monotonic()), Stall("slow", 3.0), (FAILURE,)
         ),
@@ -75,19 +76,25 @@ def test_a_heartbeat_carries_the_whole_report_but_numbers_only_of_the_metrics(le
     assert lease.report(sent) is Directive.CONTINUE
     received = wire.beats[0].received("0", 100.0)
     assert received.facts.partitions == Measured({"m.in[0]": PartitionLag(3, 10, 7, 1_500)}, 97.5)
-    assert received.metrics == {"container": {"starts": 7.0}}
-    for name in ("phase", "processed", "commits", "positions", "ends", "restored", "restoring", "clocks"):
+    for name in ("phase", "metrics", "processed", "commits", "positions", "ends", "restored", "restoring", "clocks"):
         assert getattr(received, name) == getattr(sent, name)
     assert (received.facts.stalled, received.facts.handled) == (Stall("slow", 3.0), (FAILURE,))
 
 
 def test_at_most_twenty_finite_numbers_are_sent():
-    metrics = {group: dict.fromkeys((*names, "other"), 1.0) for group, names in NUMBERS.items()}
-    sent = numbers_of(metrics)
+    registry = Registry()
+    for group, names in NUMBERS.items():
+        for name in (*names, "other"):
+            registry.gauge(group, name).set(1.0)
+    sent = registry.numbers()
     assert sum(map(len, sent.values())) == 20
     assert {f"{group}.{name}" for group, names in sent.items() for name in names} >= COUNTS.keys()
-    metrics = {"container": {"resident-bytes": nan, "starts": inf, "cpu-s": 1.5}, "standby": {}}
-    assert numbers_of(metrics) == {"container": {"cpu-s": 1.5}}
+    registry = Registry()
+    registry.watch("container", {"resident-bytes": nan, "starts": inf, "cpu-s": np.float64(1.5)}.copy)
+    registry.watch("Partition 0", lambda: pytest.fail("a report asks every task for its metrics"))
+    numbers = registry.numbers()
+    assert numbers == {"container": {"cpu-s": 1.5}}
+    assert type(numbers["container"]["cpu-s"]) is float
 
 
 def test_the_facts_of_a_report_that_is_sent_again_are_sent_once(lease, wire):
