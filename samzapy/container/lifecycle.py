@@ -220,6 +220,7 @@ class Container:
         # 6  init
         for task in self._tasks:
             builder.tasks.init(task, epoch)
+            builder.metrics.watch(task.name, task.metrics)
             task.join()
         reach("start.6")
         # 7  inputs
@@ -253,6 +254,7 @@ class Container:
         self._committed.withdraw()
         for task in self._tasks:
             task.stores.flush_engines()
+            self._builder.metrics.watch(task.name, task.metrics().copy)  # its stores close
             task.stores.close()
         self._ownership.close()
         self._builder.close()

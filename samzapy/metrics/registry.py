@@ -255,14 +255,7 @@ class Series:
 IsShown = Callable[[str, str], bool]
 
 
-def everything(group: str, name: str) -> bool:  # noqa: ARG001
-    """Shows all metrics."""
-    return True
-
-
-def container_series(
-    job: str, container: str, tasks: Collection[str], registry: Registry, is_shown: IsShown = everything
-) -> Series:
+def container_series(job: str, container: str, tasks: Collection[str], registry: Registry, is_shown: IsShown) -> Series:
     """The series of a container. Groups named in `tasks` belong to tasks; `is_shown` gets group and name."""
     series, place = Series(), (("job", job), ("container", container))
     for group, values in registry.snapshot().items():

@@ -28,7 +28,7 @@ from samzapy.clock import Clock, Schedule
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError
 from samzapy.metrics.families import BOUND
-from samzapy.metrics.registry import IsShown, Registry, container_series, everything
+from samzapy.metrics.registry import IsShown, Registry, container_series
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
@@ -122,7 +122,7 @@ class Reporter:
 
 
 def snapshots(
-    registry: Registry, header: SnapshotHeader, publish: Publish, clock: Clock, is_shown: IsShown = everything
+    registry: Registry, header: SnapshotHeader, publish: Publish, clock: Clock, is_shown: IsShown
 ) -> Callable[[], None]:
     """Publishes snapshots in Samza's format.
 
@@ -154,12 +154,7 @@ def snapshots(
 
 
 def otlp(
-    registry: Registry,
-    tasks: Collection[str],
-    header: SnapshotHeader,
-    export: Export,
-    clock: Clock,
-    is_shown: IsShown = everything,
+    registry: Registry, tasks: Collection[str], header: SnapshotHeader, export: Export, clock: Clock, is_shown: IsShown
 ) -> Callable[[], None]:
     """Passes the metrics to `export`; the resource names the job, as the service, and the container. Groups named in
     `tasks` belong to tasks."""
@@ -194,7 +189,7 @@ def reporters(
     """
 
     def publishing(config: ReporterConfig) -> Callable[[], None]:
-        is_shown = _without(config.blacklist) if config.blacklist else everything
+        is_shown = without(config.blacklist or "")
         if config.kind == "otel":
             export = otlp_export(f"metrics.reporter.{config.name}.class")
             return otlp(registry, tasks, header, export, clock, is_shown)
@@ -203,7 +198,7 @@ def reporters(
     return [Reporter(header.container, publishing(item), clock, item.interval_s) for item in configs]
 
 
-def _without(blacklist: str) -> IsShown:
+def without(blacklist: str) -> IsShown:
     """Drops the metrics with a `group.name` that the regular expression matches as a whole."""
     hidden = re.compile(blacklist)
     return lambda group, name: not hidden.fullmatch(f"{group}.{name}")

@@ -70,7 +70,7 @@ class MeasuredEngine(Protocol):
     """What an engine may add."""
 
     def metrics(self) -> dict[str, float]:
-        """Sizes and counts worth a gauge, by name."""
+        """Sizes and counts worth a gauge, by name; from any thread."""
 
 
 class Flushing:

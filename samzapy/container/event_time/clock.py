@@ -39,7 +39,6 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from samzapy.api.checkpoint import Checkpoint, SenderState
-from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope, MessageBatch
 from samzapy.api.event_time import TaskClock, TimerClock
 from samzapy.api.kv import KeyValueStore
@@ -221,11 +220,9 @@ class EventClock:
         self._reported = now
         return now
 
-    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
-        if (time_ms := self.time_ms) is not None:
-            metrics.gauge(task_name, "clock-ms").set(time_ms)
-        if self.watermark is not None:
-            metrics.gauge(task_name, "watermark").set(self.watermark)
+    def metrics(self) -> dict[str, float]:
+        times = {"clock-ms": self.time_ms, "watermark": self.watermark}
+        return {name: time_ms for name, time_ms in times.items() if time_ms is not None}
 
     # Messages
 
@@ -426,7 +423,6 @@ class TaskTimers:
                     self.fired += 1
                     yield timer
 
-    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
-        metrics.gauge(task_name, "timers-fired").set(self.fired)
-        if self._event_clock.now is not None:
-            metrics.gauge(task_name, "event-clock").set(self._event_clock.now)
+    def metrics(self) -> dict[str, float]:
+        values: dict[str, float] = {"timers-fired": self.fired}
+        return values if self._event_clock.now is None else values | {"event-clock": self._event_clock.now}

@@ -318,30 +318,27 @@ class TaskInstance:
         return self.stores.over_budget() or (self.has_sinks and self.sinks.full())
 
     def committed(self, metrics: MetricsRegistry) -> None:
-        """A commit has everything: publish the task's counts and sizes."""
+        """A commit has everything."""
         self.touched = False
-        metrics.gauge(self.name, "processed").set(self.processed)
-        metrics.gauge(self.name, "sent").set(self.collector.sent)
-        values: dict[str, float] = {"batch.count": self._batches, "batch.total": self.processed}
-        for ssp, count in self._messages.items():
+        if self.has_sinks:
+            self.sinks.publish(metrics)
+
+    def metrics(self) -> dict[str, float]:
+        """The present counts and sizes; from any thread."""
+        values: dict[str, float] = {"processed": self.processed, "sent": self.collector.sent}
+        values |= {"batch.count": self._batches, "batch.total": self.processed}
+        for ssp, count in self._messages.copy().items():
             stream = f"processed.{ssp.system_stream}"
             values[stream] = values.get(stream, 0) + count
         if self.seconds:
             values |= {"process.count": self.processed, "process.total-s": self.seconds}
-        for name, value in values.items():
-            metrics.gauge(self.name, name).set(value)
-        self.event_clock.publish(self.name, metrics)
+        values |= self.event_clock.metrics()
         if self.timers is not None:
-            self.timers.publish(self.name, metrics)
+            values |= self.timers.metrics()
         if self.checkpoints is not None:
-            for name, value in self.checkpoints.metrics().items():
-                metrics.gauge(self.name, f"state.{name}").set(value)
-        for name, value in self.stores.metrics().items():
-            metrics.gauge(self.name, f"store.{name}").set(value)
-        for store, offset in self.changelog_offsets.items():
-            metrics.gauge(self.name, f"store.{store}.changelog-offset").set(offset)
-        if self.has_sinks:
-            self.sinks.publish(metrics)
+            values |= {f"state.{name}": value for name, value in self.checkpoints.metrics().items()}
+        values |= {f"store.{name}": value for name, value in self.stores.metrics().items()}
+        return values | {f"store.{name}.changelog-offset": offset for name, offset in self.changelog_offsets.items()}
 
     def close(self) -> None:
         """Call the user's `close`, if there is one and `init` was called. Only the first call does anything, also if it

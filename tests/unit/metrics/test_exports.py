@@ -8,7 +8,7 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.metrics import Registry, Reporter, SnapshotHeader, reporters
-from samzapy.metrics.reporters import otlp
+from samzapy.metrics.reporters import otlp, without
 
 HEADER = SnapshotHeader("counts", "1", "0", "here")
 TASKS = frozenset({"Partition 0"})
@@ -27,7 +27,7 @@ def registry():
 def test_opentelemetry_gets_sums_gauges_and_units(registry):
     pytest.importorskip("opentelemetry.sdk.metrics.export")
     got = []
-    otlp(registry, TASKS, HEADER, lambda data: not got.append(data), SYSTEM_CLOCK)()
+    otlp(registry, TASKS, HEADER, lambda data: not got.append(data), SYSTEM_CLOCK, without(""))()
     (of_resource,) = got[0].resource_metrics
     assert of_resource.resource.attributes["service.name"] == "counts"
     found = {metric.name: metric for metric in of_resource.scope_metrics[0].metrics}
@@ -38,18 +38,14 @@ def test_opentelemetry_gets_sums_gauges_and_units(registry):
     assert point.attributes == {"job": "counts", "container": "0", "task": "Partition 0", "stream": "kafka.in"}
     assert found["samzapy_commit_seconds"].unit == "s"
     (times,) = found["samzapy_commit_seconds"].data.data_points
-    assert (times.count, times.sum, list(times.bucket_counts), times.explicit_bounds) == (
-        2,
-        1.0,
-        [0, 2, 0],
-        [0.125, 1.0],
-    )
+    assert (times.count, times.sum, times.explicit_bounds) == (2, 1.0, [0.125, 1.0])
+    assert list(times.bucket_counts) == [0, 2, 0]
     assert found["samzapy_task_clock_timestamp_seconds"].data.data_points[0].value == 1.5
 
 
 def test_an_export_that_fails_is_a_warning(registry, caplog):
     pytest.importorskip("opentelemetry.sdk.metrics.export")
-    reporter = Reporter("0", otlp(registry, TASKS, HEADER, lambda data: False, SYSTEM_CLOCK), SYSTEM_CLOCK)
+    reporter = Reporter("0", otlp(registry, TASKS, HEADER, lambda data: False, SYSTEM_CLOCK, without("")), SYSTEM_CLOCK)
     with caplog.at_level(logging.WARNING, "samzapy.metrics"):
         reporter.report()
     assert "did not deliver" in caplog.records[0].message

@@ -13,7 +13,7 @@ from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import ProducerError, SamzapyError
 from samzapy.metrics import Registry, Reporter, SnapshotHeader, reporters
 from samzapy.metrics.registry import recent
-from samzapy.metrics.reporters import snapshots
+from samzapy.metrics.reporters import snapshots, without
 
 HEADER = SnapshotHeader("views", "1", "0", "here")
 
@@ -83,7 +83,7 @@ def test_a_snapshot_has_samzas_shape(clock):
     published = []
     registry = Registry()
     registry.counter("commit", "commits").inc()
-    reporter = Reporter("0", snapshots(registry, HEADER, published.append, clock), clock, 10)
+    reporter = Reporter("0", snapshots(registry, HEADER, published.append, clock, without("")), clock, 10)
     clock.seconds = 12.5
     reporter.report()
     (snapshot,) = map(json.loads, published)
@@ -97,10 +97,8 @@ def test_a_snapshot_has_samzas_shape(clock):
 
 def test_a_reporter_is_due_once_an_interval_and_does_not_catch_up(clock):
     published = []
-    reporter = Reporter("0", snapshots(Registry(), HEADER, published.append, clock), clock, 10)
-    told = []
-    for clock.seconds in (0, 9.9, 10, 10.1, 45, 46, 55):
-        told.append(reporter.tick())
+    reporter = Reporter("0", snapshots(Registry(), HEADER, published.append, clock, without("")), clock, 10)
+    told = [reporter.tick() for clock.seconds in (0, 9.9, 10, 10.1, 45, 46, 55)]
     assert told == [False, False, True, False, True, False, True]
     assert len(published) == 3
 
@@ -120,7 +118,7 @@ def test_a_failure_to_publish_is_logged_and_does_not_reach_the_reporters_thread(
     def refuse(_):
         raise cause
 
-    Reporter("0", snapshots(Registry(), HEADER, refuse, clock), clock).report()
+    Reporter("0", snapshots(Registry(), HEADER, refuse, clock, without("")), clock).report()
     assert caplog.messages == [f"The metrics of container 0 were not published{told}"]
 
 

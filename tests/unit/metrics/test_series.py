@@ -6,7 +6,9 @@ from prometheus_client import parser
 from samzapy.metrics import Registry, UserMetrics
 from samzapy.metrics.families import Kind, known_families, task_metric
 from samzapy.metrics.registry import CONTENT_TYPE, as_text, container_series, is_at_container
+from samzapy.metrics.reporters import without
 
+EVERYTHING = without("")
 TASKS = frozenset(f"Partition {n}" for n in range(3))
 
 
@@ -18,9 +20,9 @@ def with_values(groups):
     return registry
 
 
-def text_of(metrics, tasks=TASKS, **more):
+def text_of(metrics, tasks=TASKS, is_shown=EVERYTHING):
     registry = metrics if isinstance(metrics, Registry) else with_values(metrics)
-    return as_text(container_series("counts", "0", tasks, registry, **more)).decode()
+    return as_text(container_series("counts", "0", tasks, registry, is_shown)).decode()
 
 
 def parsed(metrics, **more):

@@ -41,6 +41,15 @@ def test_the_stream_of_metrics_is_created_and_gets_the_last_numbers(snapshot_job
     assert of_task["header"] | {"time": 0} == {**header, "source": "TaskName-Partition 0", "time": 0}
 
 
+def test_a_snapshot_has_what_a_task_has_done_since_its_last_commit(snapshot_job):
+    job = snapshot_job(**{"metrics.reporter.snap.interval": "60"})
+    job.send((0, "k", {"id": 1}))
+    attempt = job.container()[0]._build()
+    attempt.start().turn(1.0)
+    assert attempt._builder.metrics.snapshot()["Partition 0"]["processed"] == 1
+    attempt.abandon()
+
+
 class OwnCommits(CountingTask):
     """Counts in a group with a name of ours."""
 
@@ -68,13 +77,8 @@ def test_a_dashboard_made_for_samza_finds_a_tasks_stores_and_restores(snapshot_j
     cached, engine = (
         groups[f"org.apache.samza.storage.kv.{kind}Metrics"] for kind in ("CachedStore", "KeyValueStorageEngine")
     )
-    assert {name: cached[f"counts-{name}"] for name in ("gets", "puts", "cache-hits", "dirty-count", "cache-size")} == {
-        "gets": 1,
-        "puts": 1,
-        "cache-hits": 0,
-        "dirty-count": 0,
-        "cache-size": 1,
-    }
+    expected = {"gets": 1, "puts": 1, "cache-hits": 0, "dirty-count": 0, "cache-size": 1}
+    assert {name: cached[f"counts-{name}"] for name in expected} == expected
     assert (engine["counts-messages-restored"], engine["counts-messages-bytes"]) == (5, 5 * len(b"key-01"))
     assert groups["org.apache.samza.storage.kv.KeyValueStoreMetrics"]["counts-flushes"] >= 1
 
