@@ -205,12 +205,12 @@ def run_restores(
                 active[batch.ssp].add(batch)
         if _advanced(active, consumer, positions, on_progress):
             moved = clock.monotonic()
-        for restore in [r for r in active.values() if positions[r.ssp] >= r.bound]:
-            del active[restore.ssp]
-            restore.finish(as_of_ms)
-            moved = clock.monotonic()
-            restore.seconds = moved - began
-            consumer.pause([other.ssp for other in restores if other.ssp not in active])
+        if done := [r for r in active.values() if positions[r.ssp] >= r.bound]:
+            for restore in done:
+                del active[restore.ssp]
+                restore.finish(as_of_ms)
+                restore.seconds = (moved := clock.monotonic()) - began
+            consumer.pause(positions.keys() - active.keys())
         if active and clock.monotonic() - moved > stall_s:
             raise RestoreStalled(_stalled(active.values(), positions, stall_s))
 

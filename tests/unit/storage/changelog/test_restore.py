@@ -170,12 +170,14 @@ def store_config(**other):
     return StoreConfig("s", "inmemory", "string", "json", changelog=SystemStream("log", "s"), **other)
 
 
-def test_a_missing_changelog_is_created_compacted(system):
+def test_a_missing_changelog_is_created_compacted_and_must_fit_the_tasks(system):
     description = ensure_changelog(system.admin, store_config(changelog_delete_retention_ms=7), 4)
     assert description.partitions == 4
     assert description.config["cleanup.policy"] == "compact"
     assert description.config["delete.retention.ms"] == "7"
     assert ensure_changelog(system.admin, store_config(), 4) == description
+    with pytest.raises(EnvironmentFailure, match="changelog s has 4 partitions, job has 5 tasks"):
+        ensure_changelog(system.admin, store_config(), 5)
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
@@ -193,12 +195,6 @@ def test_a_changelog_of_an_expiring_store_that_drops_records_by_size_is_refused(
         EnvironmentFailure, match=r"changelog s keeps 1000000 bytes .* \(retention\.bytes\).*: state would be lost"
     ):
         ensure_changelog(system.admin, store_config(ttl_ms=60_000), 4)
-
-
-def test_a_changelog_with_other_partitions_than_tasks_is_refused(system):
-    ensure_changelog(system.admin, store_config(), 3)
-    with pytest.raises(EnvironmentFailure, match="changelog s has 3 partitions, job has 4 tasks"):
-        ensure_changelog(system.admin, store_config(), 4)
 
 
 DAMAGED = SystemStreamPartition("log", "s", 3)
@@ -259,13 +255,30 @@ def test_a_kill_costs_no_more_records_than_may_be_unflushed(tmp_path: Path, monk
         assert len(list(opened.store.all())) == 3 * 57
 
 
-def test_stores_that_are_restored_together_stay_within_the_memory_of_one(system, monkeypatch):
-    partitions, records, polled, limit = 4, 1_000, 100, 200_000
+def together(system, partitions, records, chunk_bytes=1 << 20):
+    """The restores of that many stores, with their engines; none has begun."""
     system.admin.create(StreamSpec("s", partitions, COMPACT))
-    producer = system.producer()
+    producer, engines, restores = system.producer(), [], []
     for number in range(partitions):
         producer.send_columns(change_columns("s", number, [(b"k%d" % n, b"%d" % number) for n in range(records)]))
+        engines.append(InMemoryStorageEngineFactory().open(None, EngineSettings("s")))
+        tail = Tail(SystemStreamPartition("log", "s", number), 0, records)
+        restores.append(StoreRestore(engines[-1], StoreIdentity("job-1", "s", number, "t"), tail, chunk_bytes))
     producer.flush()
+    return engines, restores
+
+
+def test_stores_that_are_complete_together_take_one_call_of_their_consumer(system):
+    _, restores = together(system, 20, 1)
+    consumer, paused = system.consumer(), []
+    consumer.pause = lambda ssps: paused.append(len(ssps))
+    run_restores(restores, consumer, SYSTEM_CLOCK)
+    assert paused == [20]
+
+
+def test_stores_that_are_restored_together_stay_within_the_memory_of_one(system, monkeypatch):
+    partitions, polled, limit = 4, 100, 200_000
+    engines, restores = together(system, partitions, 1_000, limit)
     most, sizes = [], {}
     is_full = gathering.SortedRecords.is_full
 
@@ -279,13 +292,6 @@ def test_stores_that_are_restored_together_stay_within_the_memory_of_one(system,
 
     monkeypatch.setattr(gathering.SortedRecords, "is_full", noted)
     monkeypatch.setattr(restore_module, "_FEW", 0)
-    engines = [InMemoryStorageEngineFactory().open(None, EngineSettings("s")) for _ in range(partitions)]
-    restores = [
-        StoreRestore(
-            engine, StoreIdentity("job-1", "s", n, "t"), Tail(SystemStreamPartition("log", "s", n), 0, records), limit
-        )
-        for n, engine in enumerate(engines)
-    ]
     run_restores(restores, system.consumer(), SYSTEM_CLOCK, poll_records=polled)
     assert max(most) > limit // partitions
     # A buffer is full only once the records of a poll are in it.
