@@ -39,6 +39,7 @@ from samzapy.dataframe.reading import PURPOSE, ChangelogPart, TravellingJob, pat
 from samzapy.dataframe.writing import ChangelogWrite, StoreWritten, own_for_write, refuse_speculation
 from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreRefused
 from samzapy.failpoints import reach
+from samzapy.operators.folds import as_tuples
 from samzapy.plugins import PluginError, load_name
 from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.sources import spark_source
@@ -291,6 +292,7 @@ class Conversion:
         """The new entry, None to leave it out. Raises SerdeError, StoreRefused, EnvironmentFailure."""
         store = f"store '{self.target.store}'"
         key = _read(self.source[0], key_bytes, store, "key")
+        key = as_tuples(key) if type(key) is list else key  # json and msgpack read the tuple of a task so
         value = _read(self.source[1], value_bytes, store, f"value of key {reprlib.repr(key)}")
         try:
             result = self.change(key, value)
@@ -300,10 +302,8 @@ class Conversion:
         if result is None:
             return None
         if not isinstance(result, tuple) or len(result) != 2:
-            raise SerdeError(
-                f"{store}: key {reprlib.repr(key)}: {self.changed_by} returned {reprlib.repr(result)}, expected "
-                "(key, value), or None to leave the entry out"
-            )
+            said = f"returned {reprlib.repr(result)}, expected (key, value), or None to leave the entry out"
+            raise SerdeError(f"{store}: key {reprlib.repr(key)}: {self.changed_by} {said}")
         data = self.target.encode_key(result[0]), self.target.encode_value(*result)
         check_size(self.target.store, result[0], len(data[0]) + len(data[1]), self.max_record_bytes)
         return data
