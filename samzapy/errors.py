@@ -236,8 +236,8 @@ class RecordTooLarge(RecordRefused):
     BATCH_BYTES = 84  # the most that a batch of one record has besides its key, value and headers
 
     def __init__(self, where: str, size: int, limit: int | None, advice: str = "") -> None:
-        self.size, self.limit = size, limit
-        allowed = f" > max.message.bytes {limit:,}" if limit else f": larger than the system takes{advice}"
+        limits = "of the stream or message.max.bytes of the producer"
+        allowed = f" > max.message.bytes {limit:,} {limits}" if limit else f": larger than the system takes{advice}"
         in_batch = f", {size + self.BATCH_BYTES:,} B in a batch," if limit and size <= limit else ""
         super().__init__(f"{where}: record of {size:,} B{in_batch}{allowed}")
 

@@ -87,7 +87,7 @@ def producer_with(failures, transactional_id, limit=1_000):
 
 CAUSES = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (NotAuthorised, "needs the ACL WRITE on this topic"),
-    KafkaError.MSG_SIZE_TOO_LARGE: (RecordTooLarge, r"record of 5,000 B > max\.message\.bytes 1,000$"),
+    KafkaError.MSG_SIZE_TOO_LARGE: (RecordTooLarge, r"record of 5,000 B > max\.message\.bytes 1,000 of the"),
     KafkaError.UNKNOWN_TOPIC_OR_PART: (UnknownStream, "topic 'out' does not exist"),
     KafkaError.INVALID_TIMESTAMP: (RecordRefused, "for its timestamp"),
 }
