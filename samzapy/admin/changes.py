@@ -65,7 +65,7 @@ _OF_STEPS = (
 )
 _OF_STORES = (
     "nothing reads it; its changelog stays",
-    "starts empty",
+    "starts empty if its changelog is empty",
     "in which its state is written: give the store another name and changelog",
 )
 _OF_STREAMS = ("not read any more: what it holds beyond the commit stays there", "new to the job", "")

@@ -358,7 +358,7 @@ class Stream(_Flow):
         return Table(self.pipeline, self.pipeline.add(step, path), path)
 
     def sink(self, sink: Callable[[], Sink], write: Callable[[Any, Any, Any], object]) -> None:
-        """Write each message by `write(sink, key, message)`. `sink()` makes a task's sink, such as `SqlSink`."""
+        """Write each message by `write(sink, key, message)`. `sink()` makes a task's sink; a `SqlSink` upserts."""
         self.pipeline.add(ToSink(inputs=(self.step,), sink=sink, write=write), f"{self.path}-sink")
 
 

@@ -255,7 +255,7 @@ def _sender(task: Opening, stream: SystemStream, partitions: Sequence[int] = ())
 
 @dataclass(eq=False, kw_only=True)
 class ToSink(Step):
-    """Writes the rows of `rows(message)` to a sink, such as a table of a database, in its transactions."""
+    """Writes each message by `write(sink, key, message)` to a sink, such as a table, in the sink's transactions."""
 
     kind: ClassVar[str] = "sink"
     sink: Callable[[], Sink]

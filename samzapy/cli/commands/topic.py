@@ -197,8 +197,8 @@ def read(address: str, systems: Systems, most: int | None, shape: str, **options
 
     def line(record: Record) -> str:
         position = f"{record.ssp}@{record.offset}"
-        key = keys.decode(record.key, position, "key")
-        message = messages.decode(record.value, position, "message")
+        key = keys.decode(record.key, position, "key (--key-serde bytes shows any)")
+        message = messages.decode(record.value, position, "message (--msg-serde bytes shows any)")
         if shape == "text":
             return f"{as_text(key)}\t{as_text(message)}"
         head = {"partition": record.ssp.partition, "offset": record.offset, "timestamp": record.timestamp}

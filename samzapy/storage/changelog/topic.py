@@ -452,10 +452,10 @@ class ChangelogEnd:
 def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int) -> ForeignRecords:
     """The error for records that the job has not written. The job's records end before `end`, the others begin at
     `first`."""
-    own = f"the job's own records end before offset {end}" if end else "the job has written nothing there"
+    own = f"the job's own records end before offset {end}" if end else "the last commit has none of it"
     return ForeignRecords(
         f"{ssp}@{first}: the changelog of store '{store}' holds a record of another writer ({own}); it must not become "
-        f"state. Find the other writer (was a job file copied with its changelogs?), or keep its records as state: "
-        f"samzapy store adopt JOB.properties {store}",
+        "state. Find the other writer (was a job file copied with its changelogs, or did a run leave the store out?), "
+        f"or keep its records as state: samzapy store adopt JOB.properties {store}",
         ssp,
     )

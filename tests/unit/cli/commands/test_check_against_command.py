@@ -114,6 +114,6 @@ def test_stores_of_a_task_that_are_lost_and_new_are_shown(samzapy, tmp_path, mon
     code, output, errors = samzapy("check", "new.properties", "--against", "running")
     assert (code, errors) == (0, "")
     assert lines(output)[1:] == [
-        "store new string, json starts empty",
+        "store new string, json starts empty if its changelog is empty",
         "store old string, json nothing reads it; its changelog stays",
     ]

@@ -102,6 +102,8 @@ def test_a_bad_line_says_its_number_and_what_was_written_before(samzapy, topic):
     assert errors.startswith("error: line 1501 (no tab, so no key): message: integer serde does not take str 'x'")
     assert errors.endswith("; the first 1000 records were written\n")
     assert len(lines(topic("read", "local.a", "--msg-serde", "integer"))) == 1_000
+    errors = samzapy("topic", "read", "local.a", "--msg-serde", "long")[2]
+    assert errors.startswith("error: local.a[0]@0: message (--msg-serde bytes shows any): ")
 
 
 def test_a_topic_gets_the_settings_of_the_job_file_under_those_of_the_command(samzapy, tmp_path):
