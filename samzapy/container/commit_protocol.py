@@ -304,7 +304,7 @@ class AtMostOnce(CommitProtocol):
 
     def write_ahead(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
         """Called before a poll is processed: `ends` are the offsets after its last messages."""
-        polled = [task for task in tasks if any(ssp in task.offsets for ssp in ends)]
+        polled = [task for task in tasks if not ends.keys().isdisjoint(task.offsets)]
         for task in polled:
             self._ahead[task.name] = {
                 ssp: max(offset, ends.get(ssp, offset)) for ssp, offset in self._furthest(task).items()

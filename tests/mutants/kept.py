@@ -647,8 +647,8 @@ _TIME = (
     ),
     Mutant(
         "samzapy/container/event_time/control_messages.py",
-        "        missing = self._missing() if self.known else 1\n",
-        "        missing = 0\n",
+        "max(sum(self._senders_of.values()), len(self.known), 1)",
+        "max(len(self.known), 1)",
         (_CLOCK,),
     ),
     Mutant("samzapy/clock.py", "now - received_at >= self._idle_s", "now - received_at > self._idle_s", (_MARKS,)),

@@ -30,6 +30,7 @@ _NAMES: dict[type[ControlMessage], bytes] = {Watermark: b"watermark", EndOfStrea
 
 #: From a stream and a message to the records that carry it, one per partition.
 ControlRecords = Callable[[SystemStream, ControlMessage], Sequence[OutgoingRecord]]
+_Runs = Sequence[Sequence[IncomingMessageEnvelope]]
 
 
 class SentControl(NamedTuple):
@@ -95,7 +96,7 @@ class ControlDecoder(Decoder):
         super().__init__(None, None)
         self._messages = messages
 
-    def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
+    def runs(self, batch: RecordBatch, arrival_ms: int) -> _Runs:
         if batch.headers is None:
             return self._messages.runs(batch, arrival_ms)
         runs: list[Sequence[IncomingMessageEnvelope]] = []
@@ -113,9 +114,7 @@ class ControlDecoder(Decoder):
         runs = self.runs(batch, arrival_ms)
         return [envelope for run in runs if not isinstance(run, (ControlRun, Undecodable)) for envelope in run]
 
-    def _between(
-        self, batch: RecordBatch, start: int, stop: int, arrival_ms: int
-    ) -> Sequence[Sequence[IncomingMessageEnvelope]]:
+    def _between(self, batch: RecordBatch, start: int, stop: int, arrival_ms: int) -> _Runs:
         return [] if start == stop else self._messages.runs(batch.part(start, stop), arrival_ms)
 
 
@@ -179,12 +178,11 @@ class Senders:
         self.known = dict(known)
         self._rule = IdleRule([*known, _MISSING], now, idle_s)
         self.watermark: int | None = None
-        self._marks: Watermarks[str] = Watermarks(())
         self._rebuild()
 
     @property
     def ended(self) -> bool:
-        return self._missing() == 0 and bool(self.known) and all(s.ended or s.drained for s in self.known.values())
+        return not self._open and len(self.known) == self._all
 
     @property
     def drained(self) -> bool:
@@ -198,34 +196,37 @@ class Senders:
     @property
     def holding(self) -> str | None:
         """The sender that holds the watermark back, for people; None if no sender counts."""
-        name = self._marks.holding
-        return "not heard yet" if name is not None and name.startswith(_MISSING) else name
+        number = self._marks.holding
+        return None if number is None else dict(enumerate(self._numbers)).get(number, "not heard yet")
 
     @property
     def silent(self) -> list[str]:
-        return [name for name, state in self.known.items() if self._is_silent(name, state)]
+        return [name for name, state in self.known.items() if not _is_open(state) or name in self._rule.idle]
 
     def receive(self, control: SentControl, now: float) -> None:
         """Receive the next control message. A watermark revives a sender that had ended."""
         sender, senders, message = control
+        if is_anew := self._senders_of.get(_job(sender)) != senders:
+            for name in [name for name in self.known if _job(name) == _job(sender)]:
+                del self.known[name]
+                self._rule.forget(name)
+        self._rule.receive(sender, now)
         before = self.known.get(sender)
-        time_ms = before.time_ms if before is not None and before.senders == senders else None
+        time_ms = None if before is None else before.time_ms
         if isinstance(message, Watermark):
             time_ms = message.time_ms if time_ms is None else max(time_ms, message.time_ms)
-        self._rule.receive(sender, now)
-        job = _job(sender)
-        void = [name for name, state in self.known.items() if _job(name) == job and state.senders != senders]
-        for name in void:
-            del self.known[name]
-            if name != sender:
-                self._rule.forget(name)
-        self.known[sender] = SenderState(time_ms, senders, isinstance(message, EndOfStream), isinstance(message, Drain))
-        counted = before is not None and not (before.ended or before.drained or void)
-        if isinstance(message, Watermark) and counted:
-            self._marks.advance(sender, message.time_ms)
-            self._advance()
-        else:
+        state = SenderState(time_ms, senders, isinstance(message, EndOfStream), isinstance(message, Drain))
+        self.known[sender] = state
+        if is_anew or len(self.known) > self._all:
             self._rebuild()
+            return
+        number = self._numbers.setdefault(sender, len(self._numbers))
+        self._open += _is_open(state) - (before is not None and _is_open(before))
+        if isinstance(message, Watermark):
+            self._marks.advance(number, message.time_ms)
+        else:
+            self._marks.set_aside(number)
+        self._advance()
 
     def begin_anew(self) -> None:
         """Count no sender as ended, because messages have come after the end."""
@@ -239,32 +240,31 @@ class Senders:
 
     def check_idle(self, now: float) -> bool:
         """Find senders that have fallen silent; returns whether there are new ones."""
-        is_new = self._rule.check(now)
-        if is_new:
+        if is_new := self._rule.check(now):
             self._rebuild()
         return is_new
 
-    def _is_silent(self, name: str, state: SenderState) -> bool:
-        return state.ended or state.drained or name in self._rule.idle
-
-    def _missing(self) -> int:
-        expected = {_job(sender): state.senders for sender, state in self.known.items()}
-        return max(0, sum(expected.values()) - len(self.known))
-
     def _rebuild(self) -> None:
-        missing = self._missing() if self.known else 1
-        names = [] if _MISSING in self._rule.idle else [f"{_MISSING}{n}" for n in range(missing)]
-        marks = {sender: state.time_ms for sender, state in self.known.items() if state.time_ms is not None}
-        self._marks = Watermarks([*self.known, *names], marks)
-        for sender, state in self.known.items():
-            if self._is_silent(sender, state):
-                self._marks.set_aside(sender)
+        """Count everything anew: a control message alone must not cost more with more senders."""
+        self._senders_of = {_job(sender): state.senders for sender, state in self.known.items()}
+        self._open = sum(map(_is_open, self.known.values()))
+        #: The number of senders, those not heard yet included: these take the numbers after the known ones'.
+        self._all = max(sum(self._senders_of.values()), len(self.known), 1)
+        self._numbers = {sender: number for number, sender in enumerate(self.known)}
+        marks = {number: state.time_ms for number, state in enumerate(self.known.values()) if state.time_ms is not None}
+        self._marks = Watermarks(range(self._all), marks)
+        missing = range(len(self.known), self._all) if _MISSING in self._rule.idle else ()
+        for number in (*map(self._numbers.__getitem__, self.silent), *missing):
+            self._marks.set_aside(number)
         self._advance()
 
     def _advance(self) -> None:
-        current = self._marks.current
-        if current is not None:
+        if (current := self._marks.current) is not None:
             self.watermark = current if self.watermark is None else max(self.watermark, current)
+
+
+def _is_open(state: SenderState) -> bool:
+    return not (state.ended or state.drained)
 
 
 def _job(sender: str) -> str:
