@@ -89,10 +89,10 @@ class Schedule:
         self.due_at = now + self._period if period_ms > 0 else float("inf")
 
     def due(self, now: float) -> bool:
-        """Whether the time has come; if so, the next time is one period from now on."""
+        """Whether the time has come; if so, the next time is the next beat, however late this call is."""
         if now < self.due_at:
             return False
-        self.due_at = now + self._period
+        self.due_at = now + self._period - (now - self.due_at) % self._period
         return True
 
 

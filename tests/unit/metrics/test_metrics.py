@@ -95,12 +95,12 @@ def test_a_snapshot_has_samzas_shape(clock):
     assert header["version"] == header["samza-version"]
 
 
-def test_a_reporter_is_due_once_an_interval_and_does_not_catch_up(clock):
+def test_a_reporter_is_due_at_each_beat_and_does_not_catch_up(clock):
     published = []
     reporter = Reporter("0", snapshots(Registry(), HEADER, published.append, clock, without("")), clock, 10)
-    told = [reporter.tick() for clock.seconds in (0, 9.9, 10, 10.1, 45, 46, 55)]
-    assert told == [False, False, True, False, True, False, True]
-    assert len(published) == 3
+    told = [reporter.tick() for clock.seconds in (0, 9.9, 10.4, 19.9, 20.1, 45, 49.9, 50)]
+    assert told == [False, False, True, False, True, True, False, True]
+    assert len(published) == 4
 
 
 def test_metrics_on_the_blacklist_are_left_out(clock):
