@@ -199,9 +199,14 @@ class Watermarks(Generic[S]):
     def reach(self, source: S) -> float:
         """The greatest `current` that `source` alone can reach: the least mark of the others that count, -inf while one
         of them has none, inf if there are no others."""
-        others = [mark for item, mark in self._marks.items() if item != source and item not in self._aside]
-        marks = [mark for mark in others if mark is not None]
-        return min(marks, default=inf) if len(marks) == len(others) else -inf
+        if len(self._unmarked) > (source in self._unmarked):
+            return -inf
+        mark = self._least()
+        if mark is not None and self._queue[0][2] == source:
+            own = heappop(self._queue)
+            mark = self._least()
+            heappush(self._queue, own)
+        return inf if mark is None else mark
 
     def advance(self, source: S, time_ms: int) -> bool:
         """`source` has come to `time_ms`, and counts (again); returns whether `current` has moved.
@@ -217,8 +222,7 @@ class Watermarks(Generic[S]):
             return False
         if before is None or time_ms > before:
             self._marks[source] = time_ms
-            if self._highest is None or time_ms > self._highest:
-                self._highest = time_ms
+            self._highest = time_ms if self._highest is None else max(time_ms, self._highest)
         if before is None or source in self._gone:
             self._gone.discard(source)
             heappush(self._queue, (time_ms if before is None else before, self._numbers[source], source))
@@ -233,10 +237,8 @@ class Watermarks(Generic[S]):
         self._aside.add(source)
         return self._settle()
 
-    def _settle(self) -> bool:
-        """Bring the least mark to the top; returns whether `current` has moved."""
-        if self._unmarked:
-            return False
+    def _least(self) -> int | None:
+        """Bring the least mark that counts to the top of the heap, and return it; None if there is none."""
         queue, marks = self._queue, self._marks
         while queue:
             mark, number, source = queue[0]
@@ -245,10 +247,16 @@ class Watermarks(Generic[S]):
                 heappop(queue)
                 self._gone.add(source)
             elif now is None or now == mark:
-                break
+                return mark
             else:
                 heapreplace(queue, (now, number, source))
-        least = queue[0][0] if queue else self._highest
+        return None
+
+    def _settle(self) -> bool:
+        """Follow the least mark; returns whether `current` has moved."""
+        if self._unmarked:
+            return False
+        least = self._highest if (first := self._least()) is None else first
         if least is None or (self.current is not None and least <= self.current):
             return False
         self.current = least
@@ -285,9 +293,7 @@ class IdleRule(Generic[S]):
         """Find the sources that have fallen silent; returns whether there are any new ones."""
         if self._idle_s <= 0:
             return False
-        silent = {
-            source for source, received_at in self._received_at.items() if now - received_at >= self._idle_s
-        } - self.idle
+        silent = {source for source, at in self._received_at.items() if now - at >= self._idle_s} - self.idle
         self.idle |= silent
         return bool(silent)
 

@@ -651,7 +651,7 @@ _TIME = (
         "max(len(self.known), 1)",
         (_CLOCK,),
     ),
-    Mutant("samzapy/clock.py", "now - received_at >= self._idle_s", "now - received_at > self._idle_s", (_MARKS,)),
+    Mutant("samzapy/clock.py", "now - at >= self._idle_s", "now - at > self._idle_s", (_MARKS,)),
 )
 
 #: The compiled extension.

@@ -166,12 +166,8 @@ def _records(job: JobConfig, system: str, stream: str, events: Sequence[Event]) 
     key_bytes = serdes[config.key_serde or "bytes"].to_bytes
     value_bytes = serdes[config.msg_serde or "bytes"].to_bytes
     for key, value, time_ms in events:
-        yield OutgoingRecord(
-            stream,
-            None if key is None else key_bytes(key),
-            None if value is None else value_bytes(value),
-            timestamp=time_ms,
-        )
+        encoded = None if key is None else key_bytes(key), None if value is None else value_bytes(value)
+        yield OutgoingRecord(stream, *encoded, timestamp=time_ms)
 
 
 def load_command(command: str, inputs_of: Callable[[JobConfig], Inputs]) -> int:

@@ -101,13 +101,10 @@ def _change(operation: str, number: int, drawn: Random) -> dict[str, object]:
 def customers_orders(seed: int = 7, count: int = 2_000) -> list[Event]:
     """Orders, keyed by customer; the table does not have all of these customers."""
     drawn = Random(seed)
+    orders = [(str(drawn.randrange(225)), int(drawn.lognormvariate(8, 0.7))) for _ in range(count)]
     return [
-        Event(
-            str(drawn.randrange(225)),
-            {"id": f"order-{number:04}", "cents": int(drawn.lognormvariate(8, 0.7))},
-            START_MS + number * 10 * SECOND_MS,
-        )
-        for number in range(count)
+        Event(customer, {"id": f"order-{number:04}", "cents": cents}, START_MS + number * 10 * SECOND_MS)
+        for number, (customer, cents) in enumerate(orders)
     ]
 
 
