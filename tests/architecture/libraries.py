@@ -10,8 +10,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("samzapy/cli",),
     # Its client of schema registries is a part of its own, with an extra of its own.
     "confluent_kafka": ("samzapy/system/kafka", "samzapy/serializers"),
-    # The certificate of a run's coordinator; imported only for a run with TLS.
-    "cryptography": ("samzapy/coordinator",),
+    # The certificates of a run's coordinator and of Kafka's clients; imported only for a run with TLS.
+    "cryptography": ("samzapy/coordinator", "samzapy/system/kafka"),
     # Sketches in a store, and as a state of their own.
     "datasketches": ("samzapy/storage/views", "samzapy/operators"),
     # Messages with registered schemas; imported only for a job that has some.

@@ -4,17 +4,18 @@ cluster."""
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from samzapy.api.system import SystemSettings
 from samzapy.config.reading.properties import MASK, is_secret
 from samzapy.errors import ConfigError, ConfigProblem, raise_if_any
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
 #: The properties that carry a guarantee, and the reason why a job file cannot set them.
 _CARRIES_A_GUARANTEE = {
@@ -260,39 +261,29 @@ def principal(properties: Mapping[str, str]) -> str:
     if properties.get("security.protocol", "").lower().startswith("sasl"):
         name = properties.get("sasl.username") or properties.get("sasl.kerberos.principal", "")
     else:
-        subject = _certificate(properties).get("subject", ())
-        name = ",".join(f"{_SHORT.get(kind, kind)}={value}" for part in reversed(subject) for kind, value in part)
+        certificate = _certificate(properties)
+        name = "" if certificate is None else certificate.subject.rfc4514_string()
     return f"User:{name}" if name else "this client"
 
 
 def expired_certificate(properties: Mapping[str, str], wall_ms: int) -> str:
     """The file of the client's certificate and when it expired; empty if it is valid, unknown or not needed."""
-    until = _certificate(properties).get("notAfter")
-    if until is None or (expiry_s := ssl.cert_time_to_seconds(until)) * 1000 > wall_ms:
+    certificate = _certificate(properties)
+    if certificate is None or certificate.not_valid_after_utc.timestamp() * 1000 > wall_ms:
         return ""
-    when = datetime.fromtimestamp(expiry_s, timezone.utc).isoformat(timespec="seconds")
+    when = certificate.not_valid_after_utc.isoformat(timespec="seconds")
     return f"the certificate of the client expired at {when} ({_CERTIFICATE}={properties[_CERTIFICATE]})"
 
 
-_SHORT = {
-    "commonName": "CN",
-    "countryName": "C",
-    "localityName": "L",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "stateOrProvinceName": "ST",
-}
-
-
-def _certificate(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The first certificate of the client's file, decoded; empty if there is none, or it cannot be read."""
+def _certificate(properties: Mapping[str, str]) -> Certificate | None:
+    """The first certificate of the client's file; None if there is none, or it cannot be read."""
     path = properties.get(_CERTIFICATE)
+    if path is None:
+        return None
+    # Most clients have no certificate.
+    from cryptography.x509 import load_pem_x509_certificate  # noqa: PLC0415
+
     try:
-        return {} if path is None else dict(_decoded(path))
-    except (AttributeError, OSError, ValueError):
-        return {}
-
-
-def _decoded(path: str) -> Any:
-    # The standard library decodes a certificate of a file only here.
-    return ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]  # noqa: SLF001
+        return load_pem_x509_certificate(Path(path).read_bytes())
+    except (OSError, ValueError):
+        return None
