@@ -32,7 +32,7 @@ def split_path(path: str) -> tuple[str, str]:
     """Split `pkg.mod:Name` or `pkg.mod.Name` into module and name. Raises PluginError on anything else."""
     module, _, name = path.rpartition(":") if ":" in path else path.rpartition(".")
     if not _PATH.match(module) or not _PATH.match(name) or "." in name:
-        raise PluginError(f"expected an importable class like my.module:MyTask, got {path!r}")
+        raise PluginError("expected an importable class like my.module:MyTask")
     return module, name
 
 

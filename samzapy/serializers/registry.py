@@ -82,7 +82,7 @@ class SerdeRegistry(Mapping[str, Serde]):
         except ConfigError:
             raise
         except PluginError as cause:
-            raise ConfigError.of(key, None, str(cause)) from cause
+            raise ConfigError.of(key, path, str(cause)) from cause
         except SerdeError as cause:
             raise ConfigError.of(key.removesuffix(".class"), None, str(cause)) from cause
         except Exception as cause:
