@@ -36,6 +36,7 @@ from samzapy.checkpoint.records import (
     adopt_ends,
     peek_owner,
     peek_owners,
+    read_changelog_partitions,
     read_owner,
     refuse_copied,
     write_owner,
@@ -47,7 +48,7 @@ from samzapy.container.outputs.producers import StateTransactions, fence, refuse
 from samzapy.container.supervision.job_records import open_job, this_run
 from samzapy.errors import ConfigError, EnvironmentFailure, JobTakenOver, TransactionsRefused, UnknownStream
 from samzapy.job.planner import JobModel
-from samzapy.storage.changelog.topic import STALL_S, Tail, changelog_of, first_records, foreign_records
+from samzapy.storage.changelog.topic import STALL_S, Tail, changelog_of, check_end, first_records, foreign_records
 from samzapy.storage.inspection import store_of
 from samzapy.system.clients import SystemClients
 
@@ -294,20 +295,15 @@ def refuse_foreign(
     (`committed`) say, check their changelogs themselves when they restore. `describe` gives a stream, None if it does
     not exist.
     """
-    if config.task.checkpoint is None:
-        return
     numbers = sorted({task.changelog_partition for task in model.tasks if committed[task.name] is None})
-    if not numbers:
+    if config.task.checkpoint is None or not numbers:
         return
     adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED).newest)
     ends: dict[SystemStreamPartition, int] = {}
     stores: dict[SystemStreamPartition, str] = {}
     for stream, store in config.changelogs.items():
-        topic = describe(stream)
-        if topic is None:
-            continue
-        for number in numbers:
-            if number < topic.partitions:
+        if (topic := describe(stream)) is not None:
+            for number in filter(topic.partitions.__gt__, numbers):
                 ssp = SystemStreamPartition(*stream, number)
                 ends[ssp], stores[ssp] = adopted.end(ssp, topic.stream_id), store.name
     refuse_records_past(ends, stores, clients)
@@ -330,27 +326,29 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     """Make all records that the changelogs of the stores hold now the job's own; returns the ends by store and
     partition.
 
-    Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs, UnknownStream
-    for a store of `store_names` whose changelog does not exist.
+    Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs, StateLost for a
+    changelog without the last committed record, UnknownStream for a store of `store_names` without the stream.
     """
     if config.task.checkpoint is None:
         raise ConfigError.of("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")
     names = store_names or [store.name for store in config.changelogs.values()]
     changelogs = {name: changelog_of(store_of(config.stores, name)) for name in names}
-    result: dict[str, Mapping[int, int]] = {}
+    adopted = {}
     with open_job(config, "adopt") as (clients, checkpoints):
         refuse_if_running(config, read_owner(checkpoints), take_over=take_over)
         refuse_copied(checkpoints, config.stores)
-        adopted = {}
+        tasks = {number: task for task, number in read_changelog_partitions(checkpoints).items()}
+        committed = checkpoints.read(tasks.values())
         for name, changelog in changelogs.items():
-            admin = clients.admin(changelog.system)
-            topic = admin.describe(changelog.stream)
+            topic = clients.admin(changelog.system).describe(changelog.stream)
             if topic is not None:
-                ssps = [SystemStreamPartition(*changelog, number) for number in range(topic.partitions)]
-                ends = {ssp.partition: log.upcoming for ssp, log in admin.offsets(ssps).items()}
-                result[name], adopted[changelog] = ends, (topic.stream_id, ends)
+                logs = clients.offsets([SystemStreamPartition(*changelog, each) for each in range(topic.partitions)])
+                for ssp, log in logs.items():
+                    if (checkpoint := committed.get(tasks.get(ssp.partition, ""))) is not None:
+                        check_end(ssp, log, checkpoint.changelog_offsets.get(name, -1), None, topic.stream_id)
+                adopted[changelog] = topic.stream_id, {ssp.partition: log.upcoming for ssp, log in logs.items()}
             elif name in store_names:
                 raise UnknownStream(*changelog, store=name)
         checkpoints.start()
         adopt_ends(checkpoints, adopted)
-    return result
+    return {name: adopted[changelog][1] for name, changelog in changelogs.items() if changelog in adopted}
