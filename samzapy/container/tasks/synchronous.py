@@ -184,11 +184,11 @@ class GatheredMessages:
     def add(self, run: Run, now: float) -> None:
         self.since, self._last_at = min(self.since, now), now
         self._runs.append(run)
-        self._count += len(run)
+        self._count += len(run) if isinstance(run, MessageBatch) else sys.maxsize
 
     def full(self, most: int) -> bool:
         """Whether they are due before their time: there are `most`, or one that cannot be part of a batch."""
-        return self._count >= most or any(not isinstance(run, MessageBatch) for run in self._runs)
+        return self._count >= most
 
     def take(self, multiple: int = 1) -> Iterator[Run]:
         """Take them out, in batches as long as possible. If all are batches, only multiples of `multiple` are taken."""

@@ -1,5 +1,6 @@
 """How a batch task gets its messages, and when the rest of the task's life happens in between."""
 
+import sys
 from typing import ClassVar
 
 import pytest
@@ -11,6 +12,7 @@ from samzapy import (
     DrainListenerTask,
     EndOfStreamListenerTask,
     InitableTask,
+    MessageBatch,
     RequestScope,
     StreamTask,
     TimerTask,
@@ -18,6 +20,7 @@ from samzapy import (
     WindowableTask,
 )
 from samzapy.api.event_time import ClockListenerTask
+from samzapy.container.tasks.synchronous import GatheredMessages
 from samzapy.testing import TaskTestDriver, TestRunner
 
 BARE = {key: value for key, value in JOB.items() if not key.startswith("stores.")}
@@ -49,9 +52,7 @@ class Noting(BatchTask, WindowableTask, EndOfStreamListenerTask, WatermarkListen
 
 
 def driver_of(task=Noting, partitions=1, **keys):
-    return TaskTestDriver(
-        task, BARE | {name.replace("_", "."): value for name, value in keys.items()}, partitions=partitions
-    )
+    return TaskTestDriver(task, BARE | {k.replace("_", "."): v for k, v in keys.items()}, partitions=partitions)
 
 
 def test_a_batch_is_what_a_poll_brings_of_one_partition():
@@ -67,15 +68,20 @@ def test_a_poll_brings_a_batch_task_more_unless_the_job_says():
     with driver_of() as driver:
         driver.send_batch("in", None, messages)
         assert driver.task().calls == [messages]
-    with driver_of(task_poll_batch_size="2000") as driver:
-        driver.send_batch("in", None, messages)
-        assert driver.task().calls == [messages[:2_000], messages[2_000:]]
+    for key in ("task_poll_batch_size", "task_batch_max_messages"):
+        with driver_of(**{key: "2000"}) as driver:
+            driver.send_batch("in", None, messages)
+            assert driver.task().calls == [messages[:2_000], messages[2_000:]]
 
 
-def test_a_batch_has_at_most_so_many_messages():
-    with driver_of(task_batch_max_messages="2") as driver:
-        driver.send_batch("in", None, [1, 2, 3, 4, 5])
-        assert driver.task().calls == [[1, 2], [3, 4], [5]]
+def test_whether_a_batch_is_full_takes_no_look_at_what_it_gathers():
+    held, looks = GatheredMessages(), []
+    for _ in range(500):
+        held.add(MessageBatch(None, [0], [None], [1], [0]), 0.0)
+    sys.setprofile(lambda *call: looks.append(call))
+    held.full(1_000)
+    sys.setprofile(None)
+    assert len(looks) < 10
 
 
 GATHERING = {"task_batch_max_messages": "3", "task_batch_max_wait_ms": "200"}
@@ -96,13 +102,8 @@ def test_messages_wait_for_a_full_batch_or_for_the_longest_wait():
 
 
 def test_commits_and_windows_do_not_wait_for_gathered_messages():
-    keys = {
-        "task_batch_max_messages": "9",
-        "task_batch_max_wait_ms": "9000",
-        "task_window_ms": "1000",
-        "task_commit_ms": "1000",
-    }
-    with driver_of(**keys) as driver:
+    keys = dict.fromkeys(("task_window_ms", "task_commit_ms"), "1000") | {"task_batch_max_wait_ms": "9000"}
+    with driver_of(**GATHERING | keys) as driver:
         driver.send("in", 1)
         driver.advance(2.5)
         assert driver.task().calls == ["window", "window"]
@@ -206,6 +207,5 @@ def test_no_end_comes_before_gathered_messages_that_a_stop_leaves(tmp_path, size
     job.run()
     assert Ending.calls.count("end") == 2
     seen = [first, *(call for call in Ending.calls if call != "end")]
-    assert sorted((partition, offset) for partition, offsets in seen for offset in offsets) == [
-        (partition, offset) for partition in range(2) for offset in range(3)
-    ]
+    processed = sorted((partition, offset) for partition, offsets in seen for offset in offsets)
+    assert processed == [(partition, offset) for partition in range(2) for offset in range(3)]
