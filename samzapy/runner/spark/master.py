@@ -84,11 +84,6 @@ class Master:
         return cls.parse(f"local[{containers * _task_cpus(conf or {})}]")
 
     @property
-    def one_executor(self) -> bool:
-        """Whether every container runs in the executor of this process: any form of `local`."""
-        return self.on_this_machine and not _LOCAL_CLUSTER.match(self.address)
-
-    @property
     def on_demand(self) -> bool:
         """Whether it starts as many executors as an application asks for: YARN and Kubernetes."""
         return _ON_DEMAND.match(self.address) is not None
@@ -119,7 +114,7 @@ class Master:
 
     def check_standbys(self, standbys: int) -> None:
         """Raise ConfigError if there are standbys but no second executor."""
-        if standbys and (self.one_executor or (self.on_demand and self.executors == 1)):
+        if standbys and (_LOCAL.match(self.address) or (self.on_demand and self.executors == 1)):
             more = f"more {_INSTANCES}" if self.on_demand else "a cluster or local-cluster[N,CORES,MB]"
             problem = f"standby containers need a second executor: use {more}, or remove"
             raise ConfigError.of(KEY, self.address, f"{problem} job.standbytasks.replication.factor")

@@ -32,9 +32,10 @@ from pyspark.errors import PySparkException
 from samzapy.config.job import FIXED, JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, raise_if_any
 from samzapy.java import SPARK, find_java
+from samzapy.job.files import TemporaryFolder
 from samzapy.runner.base import TOKEN
 from samzapy.runner.spark.application import SparkApplication, add_code, starting
-from samzapy.runner.spark.jvm import DriverJvm, RunFolder, patient
+from samzapy.runner.spark.jvm import DriverJvm, log_settings, patient, spark_home, spark_properties
 from samzapy.runner.spark.master import (
     KEY,
     PREFIX,
@@ -123,13 +124,14 @@ class OwnSpark(SparkSource):
         self, config: JobConfig, master: Master, token: str, *, verbose: bool, began: Callable[[DriverJvm], None]
     ) -> Iterator[SparkApplication]:
         java = find_java(SPARK)
-        with only_one(), RunFolder() as folder:
+        with only_one(), TemporaryFolder("spark") as temporary:
+            folder = temporary.path
             with starting(master.address):
-                files = shipped_files(config, folder.path)
-            home = folder.spark_home(on_this_machine=master.on_this_machine)
-            settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
-            properties = folder.spark_properties(settings, home)
-            variables = {**environment(config.spark.conf, master, home, properties), **java.environment(folder.path)}
+                files = shipped_files(config, folder)
+            home = spark_home(folder, on_this_machine=master.on_this_machine)
+            settings = spark_settings(config, master, log_settings(folder, verbose=verbose))
+            properties = spark_properties(folder, settings, home)
+            variables = {**environment(config.spark.conf, master, home, properties), **java.environment(folder)}
             with _environment(variables), warnings.catch_warnings():
                 # pyspark warns about the version of an installed pandas, which no container uses.
                 warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
@@ -296,7 +298,7 @@ def _files(config: JobConfig, master: Master) -> tuple[str, ...]:
 def private_folder() -> Path:
     """A folder that only this user can read, until this process ends: executors that come later get shipped files
     there."""
-    folder = RunFolder()
+    folder = TemporaryFolder("spark")
     atexit.register(folder.__exit__, None, None, None)
     return folder.path
 

@@ -124,6 +124,6 @@ def _first_not_older(connection: sa.Connection, source: SourceTable, time_ms: in
             f"{source.where}: a time needs {source.config.prefix}timestamp.column, "
             "the column that says how old a row is"
         )
-    not_older = column >= bound(connection.dialect.name, column, time_ms * 1000)
+    not_older = column >= bound(connection.dialect.name, column, time_ms)
     offset = connection.scalar(sa.select(sa.func.min(source.order)).where(not_older))
     return source.upcoming(connection) if offset is None else int(offset)

@@ -140,9 +140,7 @@ class TableStream:
     def read(
         self, connection: sa.Connection, positions: dict[SystemStreamPartition, int], max_records: int
     ) -> dict[SystemStreamPartition, Fetch]:
-        """The records that may be read now, at most `max_records`; none before the table is due."""
-        if self.wait_s > 0:
-            return {}
+        """The records that may be read now, at most `max_records`, of a table that is due."""
         self._refuse_new_numbers(connection, positions)
         if self._settled is None:
             # From the lowest position: a reader may seek back later, and a settled number stays settled.

@@ -139,11 +139,10 @@ def _line(cause: Exception) -> str:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TEXT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
-_MICROSECOND = timedelta(microseconds=1)
 
 
-def micros(value: Any, where: str) -> int:
-    """Microseconds since 1970 of a time that was read; without a time zone it is UTC. Raises EnvironmentFailure, naming
+def millis(value: Any, where: str) -> int:
+    """Milliseconds since 1970 of a time that was read; without a time zone it is UTC. Raises EnvironmentFailure, naming
     `where`, for a value that is no time."""
     result = value
     if isinstance(value, str) and _TEXT.fullmatch(value):
@@ -153,13 +152,13 @@ def micros(value: Any, where: str) -> int:
         raise EnvironmentFailure(f"{where}: expected a time, as text 2026-01-31 12:00:00 in UTC, got {value!r:.80}")
     if result.tzinfo is None:
         result = result.replace(tzinfo=timezone.utc)
-    return (result - _EPOCH) // _MICROSECOND
+    return (result - _EPOCH) // timedelta(milliseconds=1)
 
 
-def bound(dialect: str, column: sa.ColumnElement[Any], time_us: int) -> sa.ColumnElement[Any]:
+def bound(dialect: str, column: sa.ColumnElement[Any], time_ms: int) -> sa.ColumnElement[Any]:
     """A time to compare `column` with; in SQLite the shortest text of it, which comes before the longer ones of the
     same time."""
-    time = _EPOCH + time_us * _MICROSECOND
+    time = _EPOCH + timedelta(milliseconds=time_ms)
     if dialect == "sqlite":
         text = time.replace(tzinfo=None).isoformat(" ")
         return sa.literal(text.rstrip("0") if "." in text else text, sa.String())
@@ -330,9 +329,7 @@ class Rows:
     def record(self, row: Row, offset: int) -> Record:
         """The record. Raises SerdeError, naming stream, offset and column, for a value that JSON cannot hold."""
         where = f"{self._source.where}@{offset}"
-        time_ms = (
-            -1 if row[2] is None else micros(row[2], f"{where}: {self._source.config.prefix}timestamp.column") // 1000
-        )
+        time_ms = -1 if row[2] is None else millis(row[2], f"{where}: {self._source.config.prefix}timestamp.column")
         value = None if row[1] else self._json(row, where)
         return Record(self.key(row), value, time_ms)
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from samzapy.runner.spark.jvm import RunFolder
+from samzapy.job.files import TemporaryFolder
+from samzapy.runner.spark.jvm import log_settings, spark_home
 
 _LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SETTINGS = {
@@ -26,13 +27,13 @@ def spark_session(master: str) -> Iterator[Any]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    folder, before = RunFolder(), dict(os.environ)
+    folder, before = TemporaryFolder("spark"), dict(os.environ)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Workers start three times as fast: see spark_home.
-    os.environ["SPARK_HOME"] = str(folder.spark_home(on_this_machine=True))
+    os.environ["SPARK_HOME"] = str(spark_home(folder.path, on_this_machine=True))
     builder = SparkSession.builder.master(master).appName("dataframes")
-    quiet = f"-Dlog4j2.configurationFile={folder.log_settings(verbose=False).as_uri()}"
+    quiet = f"-Dlog4j2.configurationFile={log_settings(folder.path, verbose=False).as_uri()}"
     for key, value in {**_SETTINGS, "spark.driver.extraJavaOptions": f"{_LIGHT_JVM} {quiet}"}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

@@ -7,7 +7,8 @@ from rigs.store_rig import SMALLEST
 
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.jvm import RunFolder
+from samzapy.job.files import TemporaryFolder
+from samzapy.runner.spark.jvm import log_settings, spark_home, spark_properties
 from samzapy.runner.spark.master import Master, added_settings, environment, spark_settings
 
 
@@ -45,22 +46,21 @@ def test_the_executors_python_is_the_one_that_the_job_file_names(master):
 
 def test_sparks_home_is_a_folder_of_links_that_disappears_with_the_run(monkeypatch):
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    with RunFolder() as folder:
-        home = folder.spark_home(on_this_machine=True)
+    with TemporaryFolder("spark") as folder:
+        home = spark_home(folder.path, on_this_machine=True)
         assert (home / "bin" / "spark-submit").is_file()
         assert (home / "jars").is_symlink()
-        assert "rootLogger.level = off" in folder.log_settings(verbose=False).read_text()
+        assert "rootLogger.level = off" in log_settings(folder.path, verbose=False).read_text()
         assert folder.path.stat().st_mode & 0o777 == 0o700
     assert not folder.path.exists()
 
 
-def test_settings_go_by_a_file_that_only_this_user_reads_and_not_by_a_command_line():
+def test_settings_go_by_a_file_that_only_this_user_reads_and_not_by_a_command_line(tmp_path):
     given = {"spark.hadoop.fs.s3a.secret.key": "hunter2 = \\ é", "spark.app.name": "a b"}
-    with RunFolder() as folder:
-        path = folder.spark_properties(given, folder.path)
-        assert path.stat().st_mode & 0o777 == 0o600
-        assert javaproperties.loads(path.read_text()) == given
-        wanted = environment({}, Master.parse("local[1]"), Path("/spark"), path)
+    path = spark_properties(tmp_path, given, tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert javaproperties.loads(path.read_text()) == given
+    wanted = environment({}, Master.parse("local[1]"), Path("/spark"), path)
     assert wanted["PYSPARK_SUBMIT_ARGS"] == f"--properties-file {path} pyspark-shell"
 
 
@@ -73,17 +73,15 @@ def test_the_defaults_of_a_spark_are_taken_for_whatever_the_run_does_not_set(var
     conf.mkdir(parents=True)
     (conf / "spark-defaults.conf").write_text(DEFAULTS, "utf-8")
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf) if variable else "")
-    with RunFolder() as folder:
-        path = folder.spark_properties({"spark.app.name": "counts"}, tmp_path / "home")
-        made = javaproperties.loads(path.read_text())
+    made = javaproperties.loads(spark_properties(tmp_path, {"spark.app.name": "counts"}, tmp_path / "home").read_text())
     assert made == {"spark.app.name": "counts", "spark.eventLog.dir": "file:///tmp/é"}
 
 
 def test_defaults_of_a_spark_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_bytes(b"spark.app.name \xff")
-    with RunFolder() as folder, pytest.raises(EnvironmentFailure, match=r"spark-defaults\.conf: cannot be read as a"):
-        folder.spark_properties({}, tmp_path)
+    with pytest.raises(EnvironmentFailure, match=r"spark-defaults\.conf: cannot be read as a"):
+        spark_properties(tmp_path, {}, tmp_path)
 
 
 @pytest.mark.parametrize(
