@@ -296,7 +296,7 @@ class Container:
         return self._loop.committer.count if self._loop else 0
 
     def report(self, phase: str) -> ContainerReport:
-        tasks, restoring = list(self._tasks), dict(self._restoring)
+        tasks, restoring = list(self._tasks), {} if self._tasks else dict(self._restoring)
         processed, commits = sum(task.processed for task in tasks), self.commits
         done = (processed, commits, tuple(restoring.values()))
         facts = NO_FACTS

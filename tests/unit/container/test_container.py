@@ -57,7 +57,7 @@ def test_state_comes_back_from_the_changelog_when_the_local_files_are_gone(tmp_p
     job.send(*messages(10))
     report = job.run(**{"job.logged.store.base.dir": str(tmp_path / "second")})
     assert job.changelog() == expected(messages(10) * 2)
-    assert {source for _, _, source in report.restored.values()} == {"changelog"}
+    assert ({source for _, _, source in report.restored.values()}, report.restoring) == ({"changelog"}, {})
 
 
 @pytest.mark.parametrize("local", ["kept", "lost"])
