@@ -129,7 +129,7 @@ def test_windows_are_those_of_the_inputs_after_kills_in_the_middle(job):
 
     def feed():
         with closing(job.streams.producer()) as producer:
-            while not ended.wait(0.02) and (batch := list(islice(records, 200))):
+            while not ended.wait(0.05) and (batch := list(islice(records, 200))):
                 producer.send(batch)
                 producer.flush()
 
