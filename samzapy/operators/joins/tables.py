@@ -129,9 +129,7 @@ class TableTableJoin:
             keys, values = keys_and_messages(run)
             if typed is not None:
                 values = list(map(typed.plain, values))
-            for place, key in enumerate(keys):
-                if type(key) is not str:
-                    key_of(run[place])
+            check_keys(run, keys)
             before = self._rows.get_all(dict.fromkeys(keys))
             rows = dict(before)
             for key, value in zip(keys, values, strict=True):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 from samzapy.api.checkpoint import JobRecord
 from samzapy.config.job import JobConfig
@@ -20,12 +20,12 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.status import ContainerStatus
 from samzapy.coordinator.wire import Place
-from samzapy.errors import RestoreError, SamzapyError
+from samzapy.errors import SamzapyError
 from samzapy.job.planner import ContainerModel
 from samzapy.runner.base import Backoff
 from samzapy.runner.checks import Checks, Row
 from samzapy.runner.spark.application import SparkJob
-from samzapy.strict_json import convert
+from samzapy.strict_json import convert, plain
 
 logger = logging.getLogger(__name__)
 
@@ -85,33 +85,23 @@ class Locality:
     def _read(self, records: JobRecords) -> None:
         try:
             with closing(records):
-                self._places = from_json(records.checkpoints.read_record(JobRecord.LOCALITY).newest)
-        except SamzapyError as cause:
+                recorded = records.checkpoints.read_record(JobRecord.LOCALITY).newest or {"tasks": {}}
+            tasks = convert(dict[str, Place], recorded.get("tasks"))
+        except (SamzapyError, ValueError) as cause:
             logger.warning("The places of the tasks' local state could not be read: %s", cause)
-        self._written = {task: place.host for task, place in self._places.items()}
+            return
+        self._written = {task: place.host for task, place in tasks.items()}
+        self._places = {task: Place(host) for task, host in self._written.items()}
 
     def _write(self, records: JobRecords) -> bool:
         with self._lock:
-            places = dict(self._places)
+            places = dict(sorted(self._places.items()))
         hosts = {task: place.host for task, place in places.items()}
         if hosts != self._written:
-            records.checkpoints.write_record(JobRecord.LOCALITY, to_json(places))
+            # The executors are only informative.
+            records.checkpoints.write_record(JobRecord.LOCALITY, {"tasks": plain(places)})
             self._written = hosts
         return True
-
-
-def to_json(places: Mapping[str, Place]) -> dict[str, Any]:
-    """The record next to the checkpoints. The executors are only informative."""
-    return {"tasks": {task: {"host": at.host, "executor": at.executor} for task, at in sorted(places.items())}}
-
-
-def from_json(data: Mapping[str, Any] | None) -> dict[str, Place]:
-    """The hosts of such a record; empty for None. Raises RestoreError."""
-    try:
-        tasks = {} if data is None else convert(dict[str, Place], data.get("tasks"))
-    except ValueError as cause:
-        raise RestoreError(f"the job's record of its tasks' hosts cannot be read ({cause})") from cause
-    return {task: Place(place.host) for task, place in tasks.items()}
 
 
 #: Seconds between two lists of the executors.
