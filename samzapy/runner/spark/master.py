@@ -229,8 +229,7 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
     if config.spark.master is None or stays_here(config):
         return ()
     address = config.spark.master
-    problems = [*_systems(config.systems, address), *_folders(config, address), *_secrets(config, address)]
-    raise_if_any(problems)
+    raise_if_any([*_systems(config.systems, address), *_folders(config, address), *_secrets(config, address)])
     warnings, base = [], config.logged_store_base_dir
     if not base.is_absolute() and config.changelogs:
         warnings.append(
@@ -283,8 +282,7 @@ def _secrets(config: JobConfig, address: str) -> Iterator[ConfigProblem]:
 def check_secrets(config: JobConfig, address: str) -> None:
     """Raise ConfigError for secrets that are written into the job file and would travel to the executors of a
     master."""
-    problems = list(_secrets(config, address))
-    raise_if_any(problems)
+    raise_if_any(_secrets(config, address))
 
 
 def without_sparks_secrets(raw: Mapping[str, str]) -> Masked:

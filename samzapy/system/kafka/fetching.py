@@ -58,9 +58,9 @@ def open_consumer(connection: Connection, *, headers: bool) -> tuple[Any, Fetch]
         client = connection.handle(Consumer)
         return client, MessageFetch(client, connection.system)
     client = connection.handle(Consumer, {**with_extension(connection.properties), **_OWN_ERRORS})
-    result = list[Event]()
-    queue = extension.FetchQueue(client, _noted(connection, result), headers)
-    return client, NativeFetch(client, queue, connection.system, result)
+    found = list[Event]()
+    queue = extension.FetchQueue(client, _noted(connection, found), headers)
+    return client, NativeFetch(client, queue, connection.system, found)
 
 
 #: A property of the extension: errors outside of calls go to its queue's `on_error`.
@@ -69,7 +69,7 @@ _OWN_ERRORS = {"samzapy.errors": "queue"}
 _PLACE = re.compile(r"(\S+) \[(-?\d+)\]: ")
 
 
-def _noted(connection: Connection, result: list[Event]) -> Callable[[int, str], None]:
+def _noted(connection: Connection, found: list[Event]) -> Callable[[int, str], None]:
     """What the extension calls for an error outside of calls: one of a partition is added to `found`."""
 
     def note(code: int, text: str) -> None:
@@ -77,7 +77,7 @@ def _noted(connection: Connection, result: list[Event]) -> Callable[[int, str], 
         if place is None:
             connection.note(error)
         else:
-            result.append(Event(error, place[1], int(place[2])))
+            found.append(Event(error, place[1], int(place[2])))
 
     return note
 
@@ -89,11 +89,11 @@ def _event_of(message: Any) -> Event:
 class NativeFetch(Fetch):
     """Has a queue of its own, to which librdkafka forwards the records and events of the partitions."""
 
-    def __init__(self, client: Any, queue: Any, system: str, result: list[Event]) -> None:
+    def __init__(self, client: Any, queue: Any, system: str, found: list[Event]) -> None:
         """`found`: the queue appends errors of partitions."""
         self._client = client
         self._queue = queue
-        self._found = result
+        self._found = found
         # The queue must not go while another thread waits for it.
         self._lock = Lock()
         self._system = system
