@@ -6,8 +6,8 @@ both by `samzapy.container.supervision.job_records`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, closing
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -235,21 +235,18 @@ class SystemClients:
 
     def transactional(self, system: str, transactional_id: str) -> SystemProducer:
         """A new producer with that id; it has not taken over from its predecessor yet."""
-        settings = self._settings[system]
-        built = self._factory(system).producer(
-            settings, f"{self._client_id}-transactions", transactional_id, self._transaction_timeout_ms
-        )
+        built = self._with_id(system, transactional_id, "transactions")
         self._transactional.append(built)
         self._measure(f"{system}/transactions-{len(self._transactional) - 1}", built)
         return built
 
-    @contextmanager
-    def fencing(self, system: str, transactional_id: str) -> Iterator[SystemProducer]:
+    def fencing(self, system: str, transactional_id: str) -> AbstractContextManager[SystemProducer]:
         """Like `transactional`, closed at the end of the context."""
-        settings = self._settings[system]
-        client_id, timeout_ms = f"{self._client_id}-fence", self._transaction_timeout_ms
-        with closing(self._factory(system).producer(settings, client_id, transactional_id, timeout_ms)) as producer:
-            yield producer
+        return closing(self._with_id(system, transactional_id, "fence"))
+
+    def _with_id(self, system: str, transactional_id: str, purpose: str) -> SystemProducer:
+        settings, client_id = self._settings[system], f"{self._client_id}-{purpose}"
+        return self._factory(system).producer(settings, client_id, transactional_id, self._transaction_timeout_ms)
 
     def purge(self) -> None:
         """Make the producers discard their unsent records; from any thread."""
