@@ -133,7 +133,6 @@ class Inputs:
         for ssp, end in list(self._ends.items()):
             if offsets[ssp] >= end:
                 self._end(ssp)
-        self._pause()
 
     def poll(self, timeout_s: float) -> Polled:
         """Messages that have arrived, waiting up to `timeout_s` for the first; messages past an end are left out."""
@@ -142,10 +141,10 @@ class Inputs:
             self._pass_ends()
             return NOTHING
         full = sum(len(batch.offsets) for batch in batches) >= self._limits.records
-        if self._ends:
-            open_ends = len(self._ends)
+        if self._ends or self._finished:
+            beyond = len(self._beyond)
             batches = list(self._before_ends(batches))
-            if len(self._ends) < open_ends:
+            if len(self._beyond) > beyond:
                 self._pause()
         self._raw.keep(batches)
         arrival_ms = self._clock.wall_ms()
@@ -193,7 +192,6 @@ class Inputs:
         if ssp not in self._finished:
             self._ends.setdefault(ssp, 0)
             self._end(ssp)
-            self._pause()
 
     def end_at(self, ends: Mapping[SystemStreamPartition, int]) -> None:
         """Set the ends of the partitions that have not ended; a smaller end that is already set stays."""
@@ -232,7 +230,8 @@ class Inputs:
 
     def _before_ends(self, batches: Sequence[RecordBatch]) -> Iterator[RecordBatch]:
         """The records before the ends, not decoded yet. The partitions that reach their ends have ended."""
-        ends = {batch.ssp: self._ends.get(batch.ssp) for batch in batches}  # with all batches of those that end now
+        # For all batches of the partitions that end now, and of those that ended before.
+        ends = {each.ssp: 0 if each.ssp in self._finished else self._ends.get(each.ssp) for each in batches}
         for batch in batches:
             ssp, end = batch.ssp, ends[batch.ssp]
             if end is None or batch.offsets[-1] + 1 < end:
@@ -248,11 +247,8 @@ class Inputs:
 
     def _pass_ends(self) -> None:
         """Holes before an end (control records, compaction) deliver nothing: only the position passes them."""
-        passed = [ssp for ssp, end in self._ends.items() if self._consumers[ssp.system].position(ssp) >= end]
-        for ssp in passed:
+        for ssp in [ssp for ssp, end in self._ends.items() if self._consumers[ssp.system].position(ssp) >= end]:
             self._end(ssp)
-        if passed:
-            self._pause()
 
     def _end(self, ssp: SystemStreamPartition) -> None:
         del self._ends[ssp]
@@ -260,7 +256,7 @@ class Inputs:
         self._finished.add(ssp)
 
     def _pause(self) -> None:
-        paused = self._held | self._finished
+        paused = self._held | (self._finished & self._beyond.keys())
         for consumer in self._readers:
             consumer.pause({ssp for ssp in paused if self._consumers[ssp.system] is consumer})
 

@@ -24,11 +24,7 @@ class SlicedConsumer(LocalConsumer):
 
     def poll(self, timeout_s, max_records):
         batches = super().poll(timeout_s, max_records)
-        return [
-            batch.part(start, min(start + 5, len(batch.offsets)))
-            for batch in batches
-            for start in range(0, len(batch.offsets), 5)
-        ]
+        return [batch.part(start, start + 5) for batch in batches for start in range(0, len(batch.offsets), 5)]
 
 
 class Rig:
@@ -108,6 +104,14 @@ def test_a_partition_that_goes_on_after_its_end_has_lost_nothing(choosing, end):
     assert found == list(range(30))
     assert rig.inputs.take_ended() == set()
     assert rig.raw.find(IN, 20) == (None, b"20")
+
+
+def test_a_partition_that_ends_is_paused_only_once_it_has_more():
+    rig = started(Rig({IN: 8}))
+    rig.send([b"1"] * 8)
+    assert (rig.poll(), rig.consumer._paused) == (list(range(8)), set())
+    rig.send([b"1"])
+    assert (rig.poll(), rig.consumer._paused) == ([], {IN})
 
 
 def test_a_held_partition_is_held_back_until_its_release_or_end():
