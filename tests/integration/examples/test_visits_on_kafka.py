@@ -123,7 +123,7 @@ def job(request, tmp_path, unique_topic):
 def test_windows_are_those_of_the_inputs_after_kills_in_the_middle(job):
     records = (
         OutgoingRecord(job.views, event.key.encode(), json.dumps(event.value).encode(), timestamp=event.time_ms)
-        for event in page_views(60_000)
+        for event in page_views(600_000)
     )
     ended = threading.Event()
 
