@@ -297,8 +297,7 @@ def read_files(spec: StoreSpec, directories: Sequence[Path], clock: Clock) -> Co
 
 
 def _marker(engine: StorageEngine, directory: Path, config: StoreConfig) -> Marker | None:
-    data = engine.marker()
-    if data is None:
+    if (data := engine.marker()) is None:
         return None
     try:
         marker = Marker.from_bytes(data)

@@ -37,7 +37,7 @@ from samzapy.storage.changelog.topic import (
 )
 from samzapy.storage.kv.entries import CacheBudget
 from samzapy.storage.kv.stack import build_stack
-from samzapy.storage.local.directory import LocalFiles, OpenedFiles, check_sample, store_directory
+from samzapy.storage.local.directory import LocalFiles, OpenedFiles, check_sample, standbys_in, store_directory
 from samzapy.storage.local.marker import Acceptance, SideInputPlan, StoreIdentity
 from samzapy.storage.spec import StoreSpec
 from samzapy.storage.store import Store, TaskStores
@@ -100,6 +100,7 @@ class StoreOpener:
         self._budget = CacheBudget(config.cache_max_bytes)
         self._owners: Sequence[StoreOwner] = ()
         self._changelogs = Changelogs(admin_of, (), ())
+        self._standbys: Mapping[Path, Sequence[Path]] = {}
 
     def open(self, owners: Sequence[StoreOwner], *, provisional: bool = True) -> list[Stores]:
         """The stores of these tasks, OPENED. If one fails, none stays open. With `provisional` a store that may be too
@@ -112,6 +113,8 @@ class StoreOpener:
         self._owners = owners
         partitions = [owner.changelog_partition for owner in owners]
         self._changelogs = Changelogs(self._admin_of, [spec.config for spec in self._specs.values()], partitions)
+        folders = [self._directory(owner, spec).parent for owner in owners[:1] for spec in self._specs.values()]
+        self._standbys = {path: copies for folder in folders for path, copies in standbys_in(folder).items()}
         tasks: list[Stores] = [{} for _ in owners]
         at_once = all(spec.persistent and spec.config.source is None for spec in self._specs.values())
         with ExitStack() as failing:
@@ -197,14 +200,13 @@ class StoreOpener:
         """The furthest store to begin with: files of this machine, a snapshot, or an empty one."""
         if spec.config.clean_on_start:
             return files.open_empty()
-        taken_over = files.take_over_standby(accepted.refusal)
+        taken_over = files.take_over_standby(self._standbys, accepted.refusal)
         opened = files.open_kept(
             accepted.misfit if provisional else accepted.refusal, "standby" if taken_over else "local store"
         )
-        if opened.marker is None and accepted.log.upcoming > accepted.log.oldest:
-            fetch = snapshot_reader(self._config.job_name, owner.name, spec.config, accepted.refusal)
-            if fetch is not None:
-                return files.fetch(opened, fetch)
+        is_behind = opened.marker is None and accepted.log.upcoming > accepted.log.oldest
+        if is_behind and (fetch := snapshot_reader(self._config.job_name, owner.name, spec.config, accepted.refusal)):
+            return files.fetch(opened, fetch)
         return opened
 
     def restore(

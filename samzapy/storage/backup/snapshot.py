@@ -344,8 +344,7 @@ class StoreBackup:
             shutil.rmtree(left, ignore_errors=True)
         checkpoint = new_checkpoint(self._directory)
         try:
-            data = self._made(checkpoint)
-            if data is None:
+            if (data := self._made(checkpoint)) is None:
                 return
             files, size = self._uploader.upload(checkpoint, Marker.from_bytes(data))
         finally:

@@ -20,7 +20,7 @@ import re
 import reprlib
 import shutil
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -136,9 +136,13 @@ def download_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.downloading")
 
 
-def standbys_beside(path: Path) -> list[Path]:
-    """The copies of the store at `path` that standbys have left or keep on this machine. Raises StoreError."""
-    return _beside(path, _STANDBY)
+def standbys_in(folder: Path) -> dict[Path, list[Path]]:
+    """The copies that standbys have left or keep, by store: one look serves all tasks. Raises StoreError."""
+    found: dict[Path, list[Path]] = {}
+    for name in _names(folder):
+        if (ending := _STANDBY.search(name)) is not None:
+            found.setdefault(folder / name[: ending.start()], []).append(folder / name)
+    return found
 
 
 def set_asides(path: Path) -> list[Path]:
@@ -152,20 +156,17 @@ def checkpoints_beside(path: Path) -> list[Path]:
 
 
 def _beside(path: Path, ending: re.Pattern[str]) -> list[Path]:
-    length = len(path.name)
+    names = [name for name in _names(path.parent) if name.startswith(path.name)]
+    return [path.with_name(name) for name in names if ending.fullmatch(name, len(path.name))]
+
+
+def _names(folder: Path) -> list[str]:
     try:
-        # `startswith` comes first, because it is cheap: every task of a container scans the names of all tasks.
-        with os.scandir(path.parent) as entries:
-            names = sorted(
-                entry.name
-                for entry in entries
-                if entry.name.startswith(path.name) and ending.fullmatch(entry.name, length)
-            )
+        return sorted(path.name for path in folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as cause:
-        raise StoreDiskFailed(f"{path}: cannot look for the store: {cause.strerror or cause}") from cause
-    return [path.with_name(name) for name in names]
+        raise StoreDiskFailed(f"{folder}: cannot look for stores here: {cause.strerror or cause}") from cause
 
 
 def wipe(path: Path) -> None:
@@ -374,14 +375,13 @@ class LocalFiles:
         wipe(path)
         return replace(empty, engine=self._open(path))
 
-    def take_over_standby(self, refuse: Refuse) -> bool:
-        """Replace the store by the furthest usable copy next to it, if that is further. Returns whether it did.
+    def take_over_standby(self, standbys: Mapping[Path, Sequence[Path]], refuse: Refuse) -> bool:
+        """Replace the store by its furthest usable copy, if that is further. Returns whether it did.
 
         The store that was there is set aside. A copy or store that is open elsewhere is left alone. Raises StoreError.
         """
         path = self.path
-        copies = [] if path is None else standbys_beside(path)
-        if path is None or not copies:
+        if path is None or not (copies := standbys.get(path)):
             return False
         offsets = {copy: self._usable_offset(copy, refuse) for copy in copies}
         best = max(copies, key=offsets.__getitem__)

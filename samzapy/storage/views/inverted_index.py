@@ -145,10 +145,10 @@ class _Parser:
         return inner
 
     def _skip(self, operator: str) -> bool:
-        if self.rest and self.rest[0] == ("word", operator):
+        found = self.rest[:1] == [("word", operator)]
+        if found:
             self.rest.pop(0)
-            return True
-        return False
+        return found
 
 
 def _joined(kind: type[AllOf | AnyOf], parts: list[Query | None]) -> Query | None:

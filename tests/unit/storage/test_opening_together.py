@@ -1,7 +1,7 @@
-"""The stores of a container's tasks, opened together: what that asks of the system, and what a failure leaves
-behind."""
+"""The stores of a container's tasks, opened together: what that asks of the system, and what a failure leaves."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -56,8 +56,7 @@ class Rig:
             }
         )
         settings = self.config.systems["mem"]
-        self._factory = system_factory(settings)
-        self._settings = settings
+        self._factory, self._settings = system_factory(settings), settings
         self.stream = self.config.stores["s"].changelog.stream
         self.admin = CountingAdmin(self._factory.admin(settings, "test"))
         self.admin._admin.create(StreamSpec(self.stream, TASKS, {"cleanup.policy": "compact"}))
@@ -95,16 +94,18 @@ def rig(tmp_path):
     return Rig(tmp_path)
 
 
-def test_a_changelog_is_asked_for_once_whatever_the_number_of_tasks(rig):
+def test_a_changelog_and_a_folder_are_looked_at_once_for_all_tasks(rig, monkeypatch):
+    looks = []
+    monkeypatch.setattr(Path, "iterdir", lambda path, real=Path.iterdir: looks.append(path) or real(path))
     for number in (0, 7):
         rig.write(number, b"k", b"%d" % number)
     stores = rig.restored()
     assert rig.admin.calls == {"describe": 1, "offsets": 1}
+    assert looks.count(rig.directory(0).parent) == 1
     assert [dict(each.stores["s"].all()) for each in stores] == [
         {"k": str(number)} if number in {0, 7} else {} for number in range(TASKS)
     ]
-    for each in stores:
-        each.close()
+    close_all([each.held for each in stores])
 
 
 def test_if_one_store_fails_none_stays_open(rig):
@@ -128,8 +129,7 @@ def test_engines_that_are_bound_to_a_thread_are_opened_on_the_callers(tmp_path):
     stores = rig.restored()
     assert len(stores) == TASKS
     assert rig.admin.calls == {"describe": 1, "offsets": 1}
-    for each in stores:
-        each.close()
+    close_all([each.held for each in stores])
 
 
 def test_offsets_of_every_task_are_those_of_its_own_partition(rig):

@@ -13,7 +13,7 @@ from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
-from samzapy.storage.local.directory import is_empty, set_aside, set_asides, standbys_beside, store_directory
+from samzapy.storage.local.directory import is_empty, set_aside, set_asides, standbys_in, store_directory
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -77,7 +77,7 @@ def test_the_stores_of_tasks_with_longer_names_stay_when_a_store_is_set_aside(tm
         path.mkdir()
     aside = set_aside(stores[0], "stale", 17)
     assert sorted(tmp_path.iterdir()) == sorted([aside, *stores[1:]])
-    assert standbys_beside(stores[0]) == []
+    assert standbys_in(tmp_path) == {}
 
 
 def test_a_marker_that_cannot_be_read_sets_the_store_aside(stores):
