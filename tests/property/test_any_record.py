@@ -22,12 +22,10 @@ from samzapy.checkpoint.records import Adopted, Startpoint, read_copied, startpo
 from samzapy.checkpoint.states import TopicCheckpointStore
 from samzapy.container.event_time import control_messages
 from samzapy.container.supervision.job_records import HandoverRequest
-from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure, RestoreError, SamzapyError
 from samzapy.job import planner
 from samzapy.job.planner import InputPartitions, follow_growth
 from samzapy.operators.persistent import task as states
-from samzapy.runner.spark import placement
 from samzapy.storage.backup.snapshot import SnapshotFile, SnapshotIndex
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
@@ -280,7 +278,6 @@ RECORDS = {
     "inputs": (planner.to_json({SystemStream("kafka", "orders"): InputPartitions(2, 2, 4)}), used_inputs),
     "adopted": (Adopted({("kafka.s", "5f0c"): {0: 481}}).to_json(), Adopted.from_json),
     "copied": ({"stores": {"s": "kafka.s-v2"}}, used_copied),
-    "hosts": (placement.to_json({"Partition 0": Place("a")}), placement.from_json),
     "handover": (HandoverRequest("5f0c", RUN).to_json(), used_handover),
     "clock": ({CHECKPOINT_CLOCK: 17}, used_clock),
     "states": ({"format": 1, "time": 17, "inputs": {str(SSP): 481}, "state": []}, used_states),

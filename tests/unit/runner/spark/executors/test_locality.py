@@ -77,9 +77,10 @@ def test_without_host_affinity_nothing_is_kept_with_the_job(config):
         assert second.of(container(0, 0)) is None
 
 
-def test_a_record_that_cannot_be_read_is_as_good_as_none(config, tmp_path):
+@pytest.mark.parametrize("tasks", ["[1]", "7", "null", '{"Partition 0": "a"}', '{"Partition 0": {"host": 7}}'])
+def test_a_record_that_cannot_be_read_is_as_good_as_none(config, tmp_path, tasks):
     (tmp_path / "places-1").mkdir(exist_ok=True)
-    (tmp_path / "places-1" / "samzapy-locality.json").write_text('{"format": 1, "tasks": [1]}')
+    (tmp_path / "places-1" / "samzapy-locality.json").write_text(f'{{"format": 1, "tasks": {tasks}}}')
     with places(config(**AFFINE)) as locality:
         assert locality.of(container(0, 0)) is None
 
