@@ -142,9 +142,8 @@ class Inputs:
             return NOTHING
         full = sum(len(batch.offsets) for batch in batches) >= self._limits.records
         if self._ends or self._finished:
-            beyond = len(self._beyond)
-            batches = list(self._before_ends(batches))
-            if len(self._beyond) > beyond:
+            polled, batches = batches, list(self._before_ends(batches))
+            if any(batch.ssp in self._beyond for batch in polled):
                 self._pause()
         self._raw.keep(batches)
         arrival_ms = self._clock.wall_ms()

@@ -381,7 +381,7 @@ class LocalFiles:
         The store that was there is set aside. A copy or store that is open elsewhere is left alone. Raises StoreError.
         """
         path = self.path
-        if path is None or not (copies := standbys.get(path)):
+        if path is None or not (copies := [copy for copy in standbys.get(path, ()) if copy.exists()]):
             return False
         offsets = {copy: self._usable_offset(copy, refuse) for copy in copies}
         best = max(copies, key=offsets.__getitem__)
