@@ -23,7 +23,6 @@ from typing import Any
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.context import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import SystemAdmin
 from samzapy.clock import Clock
 from samzapy.container.outputs.producers import TaskProducers
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -67,7 +66,7 @@ class StateWriter:
     With a transaction, one of one producer holds the changelog and checkpoint records of all tasks of the container.
     Only the task writes to its changelog partition, so its last record in the open transaction is where the partition
     ends. One request for all partitions finds that; the report of each single record would cost half as much as the
-    record. Records of another writer in between or behind show as a gap before the task's first one
+    record. Records of another writer before, in between or behind show as a gap before the task's first one
     (`ChangelogEnd.sent`).
 
     Without a transaction a crash between steps 4 and 5 leaves changes without their positions, so state may hold inputs
@@ -78,16 +77,16 @@ class StateWriter:
         self,
         checkpoints: CheckpointManager,
         producers: TaskProducers,
-        admin_of: Callable[[str], SystemAdmin],
+        ends_of: Callable[[set[SystemStreamPartition]], Mapping[SystemStreamPartition, int]],
         changelog_systems: Iterable[str],
         confirm: Callable[[], object],
     ) -> None:
-        """`changelog_systems` have the changelogs of the job's stores. `confirm` asks the coordinator for the
-        container's owner, and raises if that is another attempt."""
+        """`ends_of` asks where partitions end, `changelog_systems` have the changelogs of the job's stores. `confirm`
+        asks the coordinator for the container's owner, and raises if that is another attempt."""
         self._checkpoints = checkpoints
         self._producer_of = producers.state
         self._transaction = producers.transaction
-        self._admin_of = admin_of
+        self._ends_of = ends_of
         self._systems = sorted(set(changelog_systems))
         self._confirm = confirm
         #: Whether changelog records and checkpoint become visible together.
@@ -97,17 +96,16 @@ class StateWriter:
         """Send the tasks' changes to their changelogs and wait for every ack. Raises ForeignRecords when another
         writer is there."""
         try:
-            for system in self._systems:
-                ends = [end for task in tasks for end in task.stores.changelog_ends(system)]
-                logs = self._admin_of(system).offsets([end.ssp for end in ends]) if ends else {}
-                for end in ends:
-                    end.check(logs[end.ssp])
+            ends = {} if self.atomic else self._checked_ends(tasks, set())
             for task in tasks:
                 task.stores.send_changes(self._producer_of)
             sent = {system: self._producer_of(system).flush() for system in self._systems}
-            last_of = self._last_of(tasks) if self.atomic else lambda ssp: sent[ssp.system].get(ssp[1:])
+            if self.atomic:
+                ends = self._checked_ends(tasks, {ssp for task in tasks for ssp in task.stores.changed()})
             for task in tasks:
-                task.changelog_offsets = task.stores.changelog_offsets(last_of)
+                task.changelog_offsets = task.stores.changelog_offsets(
+                    lambda ssp: ends[ssp] - 1 if self.atomic else sent[ssp.system].get(ssp[1:])
+                )
         except ForeignRecords as foreign:
             # Records of a successor are not foreign: `confirm` raises then, and this attempt ends.
             self._confirm()
@@ -115,14 +113,16 @@ class StateWriter:
                 task.stores.refuse(foreign.ssp, foreign)
             raise
 
-    def _last_of(self, tasks: Sequence[TaskInstance]) -> Callable[[SystemStreamPartition], int | None]:
-        """The offset of the last record of each changelog partition in the open transaction."""
-        changed = [ssp for task in tasks for ssp in task.stores.changed()]
-        ends: dict[SystemStreamPartition, int] = {}
-        for system in sorted({ssp.system for ssp in changed}):
-            logs = self._admin_of(system).offsets([ssp for ssp in changed if ssp.system == system])
-            ends.update((ssp, log.upcoming) for ssp, log in logs.items())
-        return lambda ssp: ends[ssp] - 1
+    def _checked_ends(
+        self, tasks: Sequence[TaskInstance], changed: set[SystemStreamPartition]
+    ) -> Mapping[SystemStreamPartition, int]:
+        """Where the tasks' changelogs end now, by one request; those without records of this commit are checked."""
+        known = {end.ssp: end for task in tasks for end in task.stores.changelog_ends()}
+        result = self._ends_of(changed | known.keys())
+        for ssp, end in known.items():
+            if ssp not in changed:
+                end.check(result[ssp])
+        return result
 
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
         """Make the checkpoints, by task name, part of the transaction, or durable."""

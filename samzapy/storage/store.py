@@ -398,11 +398,9 @@ class TaskStores:
         """The offset of the task's last changelog record of each store; -1 for none."""
         return {name: store.own_offset for name, store in self._logged.items()}
 
-    def changelog_ends(self, system: str) -> Iterator[ChangelogEnd]:
-        """The ends of the stores' changelogs on that system, which detect another writer."""
-        for store in self._logged.values():
-            if store.end is not None and store.end.ssp.system == system:
-                yield store.end
+    def changelog_ends(self) -> list[ChangelogEnd]:
+        """The ends of the stores' changelogs, which detect another writer."""
+        return [store.end for store in self._logged.values() if store.end is not None]
 
     def refuse(self, changelog: object, reason: object) -> None:
         """Refuse the store with that changelog: another writer has written to it."""

@@ -69,8 +69,6 @@ class KeyHashes(dict[bytes, int]):
     A hit costs a dict lookup. A full cache is emptied. Not thread-safe: one for each producer.
     """
 
-    __slots__ = ("_limit",)
-
     def __init__(self, limit: int = 131_072) -> None:
         super().__init__()
         self._limit = limit
@@ -94,8 +92,6 @@ class ProducerCalls:
 
     `error` has poisoned the producer: every later call raises it again, until an abort heals it.
     """
-
-    __slots__ = ("closed", "error", "in_transaction", "initialised", "name", "transactional")
 
     def __init__(self, system: str, transactional_id: str | None) -> None:
         owner = "" if transactional_id is None else f" '{transactional_id}'"

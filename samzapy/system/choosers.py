@@ -41,8 +41,6 @@ class Chooser(Protocol):
 class RoundRobin:
     """The partition that has waited longest for its turn, with everything it has: Samza's RoundRobinChooser."""
 
-    __slots__ = ()
-
     def choose(self, waiting: Waiting, most: int) -> Choice:
         """The first partition."""
         ssp = next(iter(waiting))
@@ -51,8 +49,6 @@ class RoundRobin:
 
 class JobsOwn:
     """Checks the answers of the job's own MessageChooser. Raises TaskFailed, naming it."""
-
-    __slots__ = ("_chooser", "_name")
 
     def __init__(self, chooser: MessageChooser) -> None:
         self._chooser = chooser
@@ -82,8 +78,6 @@ class Tiered:
     Samza's TieredPriorityChooser.
     """
 
-    __slots__ = ("_choosers", "_priority_of")
-
     def __init__(self, priority_of: Mapping[SystemStreamPartition, int], choosers: Mapping[int, Chooser]) -> None:
         """`choosers` by priority, one for every value of `priority_of`."""
         self._priority_of = priority_of
@@ -105,8 +99,6 @@ class Batching:
 
     When it has none left, the wrapped chooser is asked at once; nothing is waited for.
     """
-
-    __slots__ = ("_left", "_preferred", "_size", "_wrapped")
 
     def __init__(self, wrapped: Chooser, size: int) -> None:
         self._wrapped = wrapped
@@ -295,9 +287,7 @@ class PartitionBuffer:
             self._at = 0
         else:
             self._at = stop
-        if stop - start == len(batch.offsets):
-            return batch
-        return batch.part(start, stop)
+        return batch if stop - start == len(batch.offsets) else batch.part(start, stop)
 
 
 def _size(batch: RecordBatch) -> int:
@@ -310,8 +300,6 @@ _FIRST = 64
 
 class Portion:
     """The number of records that the reader processes in about 20 ms, estimated from its polls; at most `most`."""
-
-    __slots__ = ("_clock", "_most", "_returned", "_returned_at", "records")
 
     def __init__(self, clock: Clock, most: int) -> None:
         self._clock = clock

@@ -112,6 +112,14 @@ class ConsumerGroups(Protocol):
         reads them."""
 
 
+@runtime_checkable
+class PartitionEnds(Protocol):
+    """What an admin may add: the ends of partitions for less than their ranges cost."""
+
+    def ends(self, ssps: Iterable[SystemStreamPartition], *, committed: bool) -> dict[SystemStreamPartition, int]:
+        """`upcoming` of each partition, as `SystemAdmin.offsets` gives it."""
+
+
 class SystemLimits(NamedTuple):
     """The longest transaction time-out that a system grants, the largest record in bytes of a stream that its first
     record creates, and the largest number of copies of a stream, which is the number of brokers. None: no limit, or
@@ -200,8 +208,15 @@ class SystemClients:
     def ends(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
     ) -> dict[SystemStreamPartition, int]:
-        """The offsets after the last records, as `offsets` gives them."""
-        return {ssp: log.upcoming for ssp, log in self.offsets(ssps, committed=committed).items()}
+        """The offsets after the last records, as `offsets` gives them; one request per system."""
+        result: dict[SystemStreamPartition, int] = {}
+        for system, of_system in _by_system(ssps).items():
+            admin = self.admin(system)
+            if isinstance(admin, PartitionEnds):
+                result.update(admin.ends(of_system, committed=committed))
+            else:
+                result.update({ssp: log.upcoming for ssp, log in admin.offsets(of_system, committed=committed).items()})
+        return result
 
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
         """Copy committed positions to the consumer groups of the systems that have any."""

@@ -415,10 +415,11 @@ class ChangelogEnd:
         self._clock = clock
         self._sent: int | None = None
 
-    def check(self, log: OffsetRange) -> None:
-        """Check the partition's range `log` before a commit. Raises ForeignRecords."""
-        if log.upcoming > self.end:
-            self._check_own(log.upcoming)
+    def check(self, upcoming: int) -> None:
+        """Check the partition, which ends at `upcoming`, without records of the current commit. Raises
+        ForeignRecords."""
+        if upcoming > self.end:
+            self._check_own(upcoming)
 
     def sent(self, last: int, count: int) -> None:
         """`count` records of the task were acknowledged, the last one at offset `last`. Raises ForeignRecords."""

@@ -211,6 +211,9 @@ class KafkaAdmin(SystemAdmin):
         oldest, upcoming = self._list_offsets(chosen, OffsetSpec.earliest(), OffsetSpec.latest(), committed=committed)
         return {ssp: OffsetRange(oldest[ssp], upcoming[ssp]) for ssp in chosen}
 
+    def ends(self, ssps: Iterable[SystemStreamPartition], *, committed: bool) -> dict[SystemStreamPartition, int]:
+        return self._list_offsets(list(ssps), OffsetSpec.latest(), committed=committed)[0]
+
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
         """Raises EnvironmentFailure where the broker does not allow it, or where another consumer is a member."""
         if group not in self._groups:
@@ -222,11 +225,9 @@ class KafkaAdmin(SystemAdmin):
             raise
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
-        chosen = list(ssps)
-        (result,) = self._list_offsets(chosen, OffsetSpec.for_timestamp(int(time_ms)))
+        (result,) = self._list_offsets(list(ssps), OffsetSpec.for_timestamp(int(time_ms)))
         none = [ssp for ssp, offset in result.items() if offset < 0]
-        (upcoming,) = self._list_offsets(none, OffsetSpec.latest())
-        return {**result, **upcoming}
+        return result | self.ends(none, committed=False)
 
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
         oldest, upcoming = self.offsets([ssp])[ssp]

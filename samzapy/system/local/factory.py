@@ -96,9 +96,7 @@ class LocalConsumer(LogConsumer):
         blocked = False
         with database.read():
             for ssp, position in positions:
-                known = bounds(database, self._slots[ssp])
-                if known is None:
-                    raise UnknownStream(ssp.system, ssp.stream, self._log.where)
+                known = _bounds(self._log, ssp, database, self._slots[ssp])
                 oldest, upcoming, stable = known if self._committed else (*known[:2], known.upcoming)
                 if not oldest <= position <= upcoming:
                     reason = LOST_RECORDS if position > upcoming else DELETED_RECORDS
@@ -230,7 +228,7 @@ class LogAdmin(SystemAdmin):
         for ssp in ssps:
             database, topic = find(ssp.stream)
             with database.read():
-                oldest, upcoming, stable = self._bounds(ssp, database, topic.slot(ssp))
+                oldest, upcoming, stable = _bounds(self._log, ssp, database, topic.slot(ssp))
             ranges[ssp] = OffsetRange(oldest, stable if committed else upcoming)
         return ranges
 
@@ -239,7 +237,7 @@ class LogAdmin(SystemAdmin):
         for ssp in ssps:
             database, topic = find(ssp.stream)
             with database.read():
-                known = self._bounds(ssp, database, topic.slot(ssp))
+                known = _bounds(self._log, ssp, database, topic.slot(ssp))
                 first = first_not_older(database, topic.slot(ssp), time_ms)
             offsets[ssp] = known.upcoming if first is None else first
         return offsets
@@ -248,7 +246,7 @@ class LogAdmin(SystemAdmin):
         database, topic = self._stream(ssp.stream)
         slot = topic.slot(ssp)
         with database.write():
-            oldest, upcoming, _ = self._bounds(ssp, database, slot)
+            oldest, upcoming, _ = _bounds(self._log, ssp, database, slot)
             if before > upcoming:
                 raise OffsetOutOfRange(ssp, before, oldest, upcoming)
             if before > oldest:
@@ -291,11 +289,12 @@ class LogAdmin(SystemAdmin):
             raise UnknownStream(self._log.system, stream, self._log.where)
         return database, topic
 
-    def _bounds(self, ssp: SystemStreamPartition, database: Database, slot: int) -> Bounds:
-        known = bounds(database, slot)
-        if known is None:
-            raise UnknownStream(ssp.system, ssp.stream, self._log.where)
-        return known
+
+def _bounds(log: Log, ssp: SystemStreamPartition, database: Database, slot: int) -> Bounds:
+    known = bounds(database, slot)
+    if known is None:
+        raise UnknownStream(ssp.system, ssp.stream, log.where)
+    return known
 
 
 _BATCH = 10_000

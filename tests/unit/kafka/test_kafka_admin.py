@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamSpec
 from samzapy.errors import EnvironmentFailure, RetriableError
+from samzapy.system.clients import SystemClients
 from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import Connection
 from samzapy.system.kafka.gate import Gate
@@ -24,7 +25,8 @@ class DeadLeader:
     def __init__(self, clock, elected_at_s, otherwise):
         self._clock, self._elected_at_s, self._otherwise = clock, elected_at_s, otherwise
         self.leader_lives = False
-        self.looked_up = 0
+        self.looked_up = self.asked = 0
+        self.topic = SimpleNamespace(partitions=[None])
 
     def list_topics(self, topic=None, timeout=None):
         self.looked_up += 1
@@ -33,10 +35,11 @@ class DeadLeader:
 
     def describe_topics(self, topics, **_):
         described = Future()
-        described.set_result(SimpleNamespace(partitions=[None]))
+        described.set_result(self.topic)
         return {"in": described}
 
     def list_offsets(self, asked, isolation_level, request_timeout):
+        self.asked += 1
         if not self.leader_lives:
             self._clock.advance(request_timeout)
         return {at: self._answer() for at in asked}
@@ -117,33 +120,26 @@ def test_an_offset_that_does_not_come_at_all_is_asked_for_again(monkeypatch):
     assert admin.offsets([SSP])[SSP].upcoming == 7
 
 
+def test_the_ends_of_partitions_are_one_request_without_their_beginnings(monkeypatch):
+    admin, _ = admin_of(monkeypatch, elected_at_s=0)
+    clients = SystemClients({"kafka": None}, lambda _: SimpleNamespace(admin=lambda *_: admin), "test")
+    assert clients.ends([SSP]) == {SSP: 7}
+    assert admin._client.asked == 1
+
+
 def refused():
     answer = Future()
     answer.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
     return answer
 
 
-def hidden_settings(monkeypatch):
-    admin, _ = admin_of(monkeypatch, elected_at_s=0)
-    topic = SimpleNamespace(partitions=[SimpleNamespace(replicas=[1, 2])], topic_id="id", authorized_operations=None)
-
-    def describe_topics(topics, **_):
-        described = Future()
-        described.set_result(topic)
-        return {"in": described}
-
-    admin._client.describe_topics = describe_topics
-    admin._client.describe_configs = lambda resources, request_timeout: {each: refused() for each in resources}
-    return admin
-
-
 def test_a_topic_whose_settings_may_not_be_seen_is_described_without_them(monkeypatch):
-    described = hidden_settings(monkeypatch).describe("in")
+    admin, _ = admin_of(monkeypatch, elected_at_s=0)
+    partitions = [SimpleNamespace(replicas=[1, 2])]
+    admin._client.topic = SimpleNamespace(partitions=partitions, topic_id="id", authorized_operations=None)
+    admin._client.describe_configs = lambda resources, request_timeout: {each: refused() for each in resources}
+    described = admin.describe("in")
     assert (described.partitions, described.stream_id, described.replicas, described.config) == (1, "id", 2, {})
-
-
-def test_a_setting_that_may_not_be_seen_is_refused_with_the_missing_right(monkeypatch):
-    described = hidden_settings(monkeypatch).describe("in")
     with pytest.raises(
         EnvironmentFailure,
         match=r"in: not authorised: topic .*: this client needs the ACL DESCRIBE_CONFIGS on this topic",

@@ -8,10 +8,11 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ProducerError, TaskMigrated, TransactionAborted
 from samzapy.failpoints import arm, disarm
-from samzapy.system.local.factory import MemorySystemFactory
+from samzapy.system.local.factory import LogAdmin, MemorySystemFactory
 from samzapy.system.local.producer import LogProducer
 
 COMMIT_MS = {"task.commit.ms": "30000"}
+WITHOUT = "at-least-once without transactions"
 IN = SystemStreamPartition("mem", "in", 0)
 FAILING: set[str] = set()
 
@@ -46,7 +47,8 @@ class FailingSystemFactory(MemorySystemFactory):
 
 def job_of(folder, guarantee, partitions=1, **keys):
     factory = {"systems.mem.samza.factory": f"{__name__}:FailingSystemFactory"}
-    return MemoryJob(folder, partitions, **{"task.guarantee": guarantee, **COMMIT_MS, **factory, **keys})
+    keys |= {"task.guarantee": guarantee.split()[0], "task.state.transactions": str(guarantee != WITHOUT).lower()}
+    return MemoryJob(folder, partitions, **COMMIT_MS, **factory, **keys)
 
 
 def checkpoint(job, task="Partition 0"):
@@ -63,6 +65,20 @@ def test_an_output_without_an_acknowledgement_leaves_no_checkpoint(tmp_path, gua
         job.run()
     assert checkpoint(job).input_offsets == {IN: 0}
     assert job.changelog() == {}
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", WITHOUT])
+def test_a_commit_asks_once_where_its_changelogs_end(tmp_path, monkeypatch, guarantee):
+    asked, by_commit, offsets = [], [], LogAdmin.offsets
+    monkeypatch.setattr(
+        LogAdmin, "offsets", lambda self, *ssps, **how: asked.append(ssps) or offsets(self, *ssps, **how)
+    )
+    job = job_of(tmp_path, guarantee)
+    job.send((0, "a", {"id": 0}))
+    arm("commit.3", 2, lambda _: asked.clear())
+    arm("commit.4", 2, lambda _: by_commit.append(len(asked)))
+    job.run()
+    assert by_commit == [1]
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -83,7 +99,7 @@ def test_a_transaction_that_is_not_committed_changes_no_store_on_disk(tmp_path, 
     assert job.changelog() == ({} if guarantee == "at-most-once" else {"a": 1})
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", [*GUARANTEES, WITHOUT])
 @pytest.mark.parametrize("step", ["commit.1", "commit.2", "commit.3", "commit.4"])
 def test_a_lease_that_is_lost_during_a_commit_writes_no_checkpoint(tmp_path, guarantee, step):
     job = job_of(tmp_path, guarantee)
@@ -102,20 +118,4 @@ def test_a_lease_that_is_lost_during_a_commit_writes_no_checkpoint(tmp_path, gua
     assert checkpoint(job) == before[0]
     disarm()
     job.run()
-    assert job.changelog() == ({} if guarantee == "at-most-once" else {"a": 1})
-
-
-@pytest.mark.parametrize("step", ["commit.1", "commit.2", "commit.3", "commit.4"])
-def test_without_transactions_a_lease_lost_in_commit_writes_no_checkpoint(tmp_path, step):
-    job = job_of(tmp_path, "at-least-once", **{"task.state.transactions": "false"})
-    job.send((0, "a", {"id": 0, "do": "commit"}))
-    container, coordinator = job.container()
-
-    def lose(_):
-        coordinator.register("0")
-        container._current._heartbeat._send()
-
-    arm(step, 2, lose)
-    with pytest.raises(TaskMigrated):
-        container.run()
-    assert checkpoint(job).input_offsets == {IN: 0}
+    assert job.changelog() == ({} if guarantee == "at-most-once" else {"a": 1 + (guarantee == WITHOUT)})

@@ -34,8 +34,8 @@ class Log:
         own.send([OutgoingRecord("log", b"k", b"v", 0)] * count)
         own.flush()
 
-    def range(self):
-        return self.admin.offsets([SSP])[SSP]
+    def upcoming(self):
+        return self.admin.offsets([SSP])[SSP].upcoming
 
 
 @pytest.fixture
@@ -44,14 +44,14 @@ def log():
 
 
 def test_a_record_behind_the_own_ones_is_found_before_anything_is_sent(log):
-    log.end.check(log.range())
+    log.end.check(log.upcoming())
     log.write(1)
     with pytest.raises(ForeignRecords, match=r"mem.log\[0\]@0"):
-        log.end.check(log.range())
+        log.end.check(log.upcoming())
 
 
 def test_a_record_that_comes_between_the_look_and_the_own_ones_is_found_by_the_gap(log):
-    log.end.check(log.range())
+    log.end.check(log.upcoming())
     log.write(1)
     log.write(2)
     with pytest.raises(ForeignRecords, match=r"mem.log\[0\]@0"):
@@ -62,7 +62,7 @@ def test_a_record_behind_the_own_ones_in_their_open_transaction_is_found_by_the_
     log.write_in_transaction(2)
     log.write(1)
     with pytest.raises(ForeignRecords, match=r"mem.log\[0\]@0"):
-        log.end.sent(last=log.range().upcoming - 1, count=2)
+        log.end.sent(last=log.upcoming() - 1, count=2)
 
 
 def test_what_stands_in_the_place_of_the_expected_control_record_is_looked_at(log):
@@ -71,7 +71,7 @@ def test_what_stands_in_the_place_of_the_expected_control_record_is_looked_at(lo
     log.end.committed(marker_offsets=1)
     log.write(2)
     with pytest.raises(ForeignRecords, match=r"mem.log\[0\]@1"):
-        log.end.check(log.range())
+        log.end.check(log.upcoming())
 
 
 def test_offsets_that_go_back_are_those_of_another_log(log):
