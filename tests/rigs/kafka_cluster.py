@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from confluent_kafka import ElectionType
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.devkafka import DevBroker
@@ -214,6 +214,13 @@ class SmallDisk:
     def make_room(self) -> None:
         """Free what `fill` has taken."""
         self._filler.unlink()
+
+
+def grow_topic(servers: str, topic: str, partitions: int) -> None:
+    """Add partitions to a topic."""
+    client = AdminClient({"bootstrap.servers": servers})
+    client.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE_S)
+    until(lambda: len(client.list_topics(topic).topics[topic].partitions) == partitions, lambda: topic)
 
 
 def _free_ports() -> dict[int, tuple[int, int, int]]:

@@ -213,8 +213,7 @@ class SearchingProcessing(BatchProcessing):
         task, batch = self._task, as_batch(envelopes)
         task.touched = True
         before = self._begin()
-        failure = self._call(batch)
-        if failure is not None:
+        if (failure := self._call(batch)) is not None:
             self._end(batch, failure, before)
         self._journal.end()
         task.passed(ssp, batch, len(batch))

@@ -225,13 +225,10 @@ def instance_of(kind: type[T], task_name: str) -> T:
         raise task_failed(task_name, f"{kind.__name__}()", cause) from cause
 
 
-def task_failed(
-    task_name: str, where: str, cause: BaseException, span: tuple[str, int, int] | None = None
-) -> TaskFailed:
-    """The error for an exception of the user's code or of a sink; names the line of the user's code. `span`: the
-    messages of the call, as in `FailedCall`."""
+def task_failed(task_name: str, where: str, cause: BaseException) -> TaskFailed:
+    """The error for an exception of the user's code or of a sink; names the line of the user's code."""
     line, text = user_line(cause), one_line(cause)
     what = f"{type(cause).__name__}{text and ': '}{text}{line and f' ({line})'}"
     failure = TaskFailed(f"{task_name}: {where}{in_step(cause)} failed: {what}")
-    failure.call = FailedCall(task_name, where, span)
+    failure.call = FailedCall(task_name, where)
     return failure

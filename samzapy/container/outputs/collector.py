@@ -302,9 +302,8 @@ class BufferingCollector(MessageCollector):
             try:
                 serde.to_bytes(value)
             except Exception as refused:  # noqa: BLE001  # whatever a serde raises is about this value
-                return (
-                    f"{part}: {refused if isinstance(refused, SerdeError) else hinted(serde).refusal(value, refused)}"
-                )
+                why = refused if isinstance(refused, SerdeError) else hinted(serde).refusal(value, refused)
+                return f"{part}: {why}"
         return str(cause)
 
 

@@ -35,6 +35,7 @@ from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.inputs.inputs import Run
 from samzapy.container.run_loop import Delivery, Load, Quiet, Step, TaskExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.errors import RecordRefused
 
 Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], object]
 
@@ -144,8 +145,11 @@ class SynchronousExecutor(TaskExecutor):
             if timers is not None:
                 last = timers.until_due(run, done, last)
             processed = process(ssp, run[done:last] if done or last < total else run)
+            try:
+                task.collector.hand_over()
+            except RecordRefused as refused:
+                task.raise_failure(as_batch(run)[done : done + max(processed, 1)], refused)
             done += processed
-            task.collector.hand_over()
             self._count(task, processed, now() - started)
             yield step
 

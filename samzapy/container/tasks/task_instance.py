@@ -17,6 +17,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import (
     AnyTask,
+    BatchTask,
     ClosableTask,
     DrainListenerTask,
     EndOfStreamListenerTask,
@@ -29,7 +30,7 @@ from samzapy.container.errors.user_failures import line_of, task_failed, user_li
 from samzapy.container.event_time.clock import EventClock, TaskTimers
 from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import CoordinatorRequests, KeptStateCheckpoints, TaskSinks
-from samzapy.errors import FailedCall, SamzapyError, SerdeError, StoreRefused, TaskFailed
+from samzapy.errors import FailedCall, RecordRefused, SamzapyError, SerdeError, StoreRefused, TaskFailed
 from samzapy.job.lease import TaskProgress
 from samzapy.storage.store import TaskStores
 from samzapy.storage.views.timers import Timer
@@ -396,26 +397,26 @@ class TaskInstance:
     def failure_of(self, of: IncomingMessageEnvelope | MessageBatch[Any, Any], cause: BaseException) -> SamzapyError:
         """The error that ends the attempt over a message or a batch: samzapy's own errors unchanged, any other as a
         TaskFailed."""
-        where = f"{'process_batch' if isinstance(of, MessageBatch) else 'process'} of {of.position}"
-        last = of[-1] if isinstance(of, MessageBatch) else of
-        first = of[0].offset if isinstance(of, MessageBatch) else of.offset
-        span = (str(last.ssp), first, last.offset)
-        call = FailedCall(self.name, where, span)
+        where = f"{'process_batch' if isinstance(self.task, BatchTask) else 'process'} of {of.position}"
+        first, last = (of[0], of[-1]) if isinstance(of, MessageBatch) else (of, of)
+        call = FailedCall(self.name, where, (str(last.ssp), first.offset, last.offset))
         failure: SamzapyError
         if isinstance(cause, SerdeError | StoreRefused):
             if cause.call is not None:
                 return cause  # it has its place
             failure = self._placed(cause, f"while processing {of.position}", last)
-            failure.call = call
+        elif isinstance(cause, RecordRefused):
+            failure = RecordRefused(f"{cause} (while processing {of.position})")
         elif isinstance(cause, SamzapyError):
             if isinstance(cause, TaskFailed):
                 cause.call = call
             return cause
         else:
-            failure = task_failed(self.name, where, cause, span)
+            failure = task_failed(self.name, where, cause)
             if type(last.message) is bytes and isinstance(cause, TypeError | AttributeError):
                 key = f"systems.{last.ssp.system}.samza.msg.serde"
                 failure.args = (f"{failure}; the message is bytes: {key} decodes it",)
+        failure.call = call
         failure.__cause__ = cause
         return failure
 

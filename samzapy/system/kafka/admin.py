@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
@@ -124,20 +124,6 @@ class KafkaAdmin(SystemAdmin):
                 for number in range(spec.partitions)
             ]
             self._list_offsets(of_all, OffsetSpec.latest(), patience_s=patience_s)
-
-    def grow(self, stream: str, partitions: int) -> None:
-        system = self._connection.system
-        result = self.describe(stream)
-        if result is None:
-            raise UnknownStream(system, stream)
-        if partitions < result.partitions:
-            allowed = f"cannot shrink: it has {result.partitions}"
-            raise ConfigError.of(f"{stream}: partitions", str(partitions), allowed)
-        if partitions > result.partitions:
-            request = [NewPartitions(stream, partitions)]
-            answers = self._change(lambda client: client.create_partitions(request, request_timeout=_CHANGE_S))
-            self._result(answers[stream], stream, "ALTER")
-        self._wait_for_leaders({stream: StreamSpec(stream, partitions)})
 
     def describe(self, stream: str) -> StreamDescription | None:
         return self.describe_all([stream])[stream]

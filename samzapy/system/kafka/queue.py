@@ -23,7 +23,7 @@ from samzapy.api.system import OutgoingColumns
 from samzapy.errors import ProducerError, SamzapyError, UnknownPartition
 from samzapy.system.base import KeyHashes
 from samzapy.system.kafka.client import Connection, extension, with_extension
-from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
+from samzapy.system.kafka.errors import TOO_LARGE, delivery_error, error_of, transaction_error
 
 Callback = Callable[[Any, Any], None]
 
@@ -126,11 +126,16 @@ class RecordQueue(ABC):
             raise ProducerError(text, outage=True)
         self._serve(_FULL_PAUSE_S)
 
-    def _refused(self, error: KafkaError, stream: str, partition: int, size: int) -> SamzapyError:
+    def _refused(
+        self, error: KafkaError, stream: str, partition: int, key: bytes | None, value: bytes | None
+    ) -> SamzapyError:
         where = f"{self._connection.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
             return transaction_error(error, where, self._connection.who)
         limit = int(self._connection.properties.get("message.max.bytes", LARGEST_RECORD))
+        if error.code() in TOO_LARGE:
+            where += f": key {key and key[:64]!r}"
+        size = len(value or b"") + len(key or b"")
         return delivery_error(error, self._connection.system, where, size, limit, self._connection.who)
 
 
@@ -154,8 +159,7 @@ class NativeQueue(RecordQueue):
                 self._wait_for_room(deadline)
         if code:
             number = numbers if isinstance(numbers, int) else numbers[done]
-            size = len(values[done] or b"") + len((keys[done] if keys else None) or b"")
-            raise self._refused(KafkaError(code), stream, number, size)
+            raise self._refused(KafkaError(code), stream, number, keys[done] if keys else None, values[done])
 
     def pause(self, *, on: bool) -> None:
         self._native.pause({stream: self._partitions.get(stream, 0) for stream in self.streams}, on)
@@ -219,7 +223,7 @@ class ReportedQueue(RecordQueue):
             else:
                 return
         stream, value, key, partition = arguments[:4]
-        raise self._refused(error_of(cause), stream, partition, len(value or b"") + len(key or b"")) from cause
+        raise self._refused(error_of(cause), stream, partition, key, value) from cause
 
     def pause(self, *, on: bool) -> None:
         """confluent-kafka pauses consumers only."""

@@ -108,7 +108,8 @@ class PendingRecords:
             raise ProducerError(f"{target}: a record of a compacted stream needs a key, got None")
         sizes, limit = _sizes(keys, values, headers), topic.settings.max_message_bytes
         if max(sizes) > limit:
-            raise RecordTooLarge(str(target), max(sizes), limit)
+            key = keys[sizes.index(max(sizes))]
+            raise RecordTooLarge(f"{target}: key {key and key[:64]!r}", max(sizes), limit)
         columns = self._columns.setdefault(target, Columns([], [], [], []))
         columns.keys.extend(keys)
         columns.values.extend(values)

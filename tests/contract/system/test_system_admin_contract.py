@@ -4,7 +4,7 @@ import pytest
 from system_under_test import polls
 
 from samzapy.api.system import OutgoingRecord, StreamSpec, change_columns, create_all, describe_all
-from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError, UnknownStream
+from samzapy.errors import EnvironmentFailure, SamzapyError, UnknownStream
 
 
 def test_a_stream_is_described_as_it_was_created(system):
@@ -82,27 +82,6 @@ def test_a_stream_that_others_delete_or_cut_is_noticed_by_who_measured_it(system
         system.admin.offsets(partitions)
     assert all(log == (0, 0) for log in system.admin.offsets(partitions[:2]).values())
     other.close()
-
-
-def test_a_stream_that_grows_keeps_what_is_in_it_and_its_id(system):
-    stream = system.create(partitions=2)
-    system.write(stream, b"a", partition=1)
-    before = system.admin.describe(stream)
-    system.admin.grow(stream, 4)
-    after = system.admin.describe(stream)
-    assert (after.partitions, after.stream_id) == (4, before.stream_id)
-    assert system.upcoming(system.ssp(stream, 1)) == 1
-    assert system.write(stream, b"b", partition=3) == 0
-    assert system.values(stream, 3) == [b"b"]
-
-
-def test_a_stream_never_shrinks_and_one_that_is_not_there_does_not_grow(system):
-    stream = system.create(partitions=2)
-    with pytest.raises(ConfigError, match="cannot shrink: it has 2"):
-        system.admin.grow(stream, 1)
-    assert system.admin.describe(stream).partitions == 2
-    with pytest.raises(UnknownStream, match="no-such-stream"):
-        system.admin.grow("no-such-stream", 2)
 
 
 def test_an_impossible_stream_is_refused(system):

@@ -297,7 +297,7 @@ def test_sending_to_an_unknown_partition_fails(system):
 
 def test_an_oversize_record_is_refused_by_size_and_poisons_the_producer(system):
     producer, stream = system.producer(), system.create()
-    with pytest.raises(RecordTooLarge, match=rf"\.{stream}.*: record of 1,100,\d+ B"):
+    with pytest.raises(RecordTooLarge, match=rf"\.{stream}\[0\]: key b'k': record of 1,100,\d+ B"):
         send_and_flush(producer, OutgoingRecord(stream, b"k", b"v" * 1_100_000, 0))
     with pytest.raises(RecordTooLarge):
         producer.flush()

@@ -4,6 +4,7 @@ import random
 import threading
 
 import pytest
+from rigs.kafka_cluster import grow_topic
 
 from samzapy import native
 from samzapy.api.stream import SystemStreamPartition
@@ -138,7 +139,7 @@ def made_anew(admin, consumer, ssps):
 
 
 def grown(admin, consumer, ssps):
-    admin.grow(ssps[0].stream, 5)
+    grow_topic(admin._connection.servers, ssps[0].stream, 5)
     return dict.fromkeys(ssps, 10)
 
 

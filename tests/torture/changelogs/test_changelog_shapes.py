@@ -5,9 +5,9 @@ from contextlib import closing
 
 import pytest
 from changelog_rig import ChangelogRig
-from confluent_kafka.admin import AdminClient, NewPartitions
 from crash_job import CrashJob, measured
 from live_ledger import DEADLINE_S, kafka_keys
+from rigs.kafka_cluster import grow_topic
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -221,9 +221,7 @@ def of_other_partitions(ledger, kafka):
 
 
 def with_a_grown_input(ledger, kafka):
-    client = AdminClient({"bootstrap.servers": kafka})
-    for answer in client.create_partitions([NewPartitions(f"{ledger.prefix}-in", 3)]).values():
-        answer.result(30)
+    grow_topic(kafka, f"{ledger.prefix}-in", 3)
     return r"-in has 3 partitions, the job's state is by 2: expected 2 or a multiple of it"
 
 

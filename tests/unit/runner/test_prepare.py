@@ -49,8 +49,7 @@ STATES = "__samzapy_state_checkpoints_for_prepared_1"
 def admin():
     MemoryCluster.reset_all()
     settings = load_job(JOB).systems["memory"]
-    yield system_factory(settings).admin(settings, "test")
-    MemoryCluster.reset_all()
+    return system_factory(settings).admin(settings, "test")
 
 
 def write(stream: str, partition: int, count: int) -> None:

@@ -59,7 +59,6 @@ def log(request, tmp_path):
     yield log
     for client in log.clients:
         client.close()
-    MemoryCluster.reset_all()
 
 
 def send(producer, *values, stream="s", timestamp=None):

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -57,8 +58,7 @@ def test_an_exception_that_no_code_of_the_users_has_seen_has_no_line():
 def test_the_error_of_a_task_names_exception_message_and_line_on_one_line(module):
     module["json"] = None
     cause = raised(module["process"])
-    error = task_failed("Partition 3", "process of kafka.in[3]@17", cause, ("kafka.in[3]", 17, 17))
-    assert str(error) == (
+    assert str(task_failed("Partition 3", "process of kafka.in[3]@17", cause)) == (
         "Partition 3: process of kafka.in[3]@17 failed: AttributeError: 'NoneType' object has no attribute 'loads' "
         "(tasks/counts.py:5)"
     )
@@ -66,7 +66,8 @@ def test_the_error_of_a_task_names_exception_message_and_line_on_one_line(module
 
 def test_what_is_kept_of_a_failure_has_its_traceback_and_its_message(module):
     cause = raised(module["process"])
-    error = task_failed("Partition 3", "process of kafka.in[3]@17", cause, ("kafka.in[3]", 17, 17))
+    error = task_failed("Partition 3", "process of kafka.in[3]@17", cause)
+    error.call = replace(error.call, span=("kafka.in[3]", 17, 17))
     error.__cause__ = cause
     found = user_failure(error)
     assert (found.exception, found.task, found.at) == ("JSONDecodeError", "Partition 3", "tasks/counts.py:5")

@@ -30,12 +30,12 @@ class Noting(ForwardingProducer):
 @pytest.fixture
 def made():
     """A collector over a producer that notes, and the producer."""
+    MemoryCluster.reset_all()
     settings = SystemSettings("memory", "samzapy.system.local.factory:MemorySystemFactory")
     factory = MemorySystemFactory()
     factory.admin(settings, "admin").create(StreamSpec("out", 2))
     noting, serdes = Noting(factory.producer(settings, "test")), (None, JsonSerde())
-    yield BufferingCollector(lambda stream: serdes, lambda system: noting, None, Outbox()), noting
-    MemoryCluster.reset_all()
+    return BufferingCollector(lambda stream: serdes, lambda system: noting, None, Outbox()), noting
 
 
 def test_columns_and_records_leave_as_and_in_the_order_they_were_sent(made):

@@ -11,6 +11,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.reading.classes import SYSTEMS
 from samzapy.container.outputs.producers import record_limit
+from samzapy.errors import RecordRefused
 from samzapy.system.clients import SystemClients
 from samzapy.system.kafka import KafkaSystemFactory
 from samzapy.testing import ManualClock
@@ -76,6 +77,16 @@ class Refused(CountingTask):
         collector.send(OutgoingMessageEnvelope(SystemStream("mem", "table"), {"id": 0, "text": "x" * 2_000}, key="k"))
         collector.send(OutgoingMessageEnvelope(SystemStream("mem", "table"), {"id": 0}))
         collector.send(OutgoingMessageEnvelope(SystemStream("mem", "table"), {"id": 1}, key="k"))
+
+
+def test_an_output_that_ends_the_attempt_names_its_key_and_its_inputs(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, task=Refused)
+    job.admin.create(StreamSpec("table", 1, {"max.message.bytes": "1000"}))
+    job.send((0, "a", {"id": 7}), (0, "b", {"id": 8}))
+    said = r"^mem\.table\[0\]: key b'k': record of 2,0\d\d B .* \(while processing mem\.in\[0\]@0 to 1\)$"
+    with pytest.raises(RecordRefused, match=said) as caught:
+        job.run()
+    assert caught.value.call.span == ("mem.in[0]", 0, 1)
 
 
 @pytest.mark.parametrize(("policy", "count"), [("skip", (2, 0)), ("dead-letter", (0, 2))])

@@ -55,8 +55,7 @@ def system():
         def consumer(self):
             return factory.consumer(settings, "test")
 
-    yield System()
-    MemoryCluster.reset_all()
+    return System()
 
 
 def restored(system, start=0, chunk_bytes=1 << 20, progress=None):

@@ -19,8 +19,7 @@ JOB = store_job(LOGGED | {"changelog": "memory.log", "changelog.delete.retention
 
 @pytest.fixture
 def clock():
-    yield ManualClock()
-    MemoryCluster.reset_all()
+    return ManualClock()
 
 
 @pytest.fixture

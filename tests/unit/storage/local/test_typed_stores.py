@@ -30,10 +30,9 @@ def opened_as(tmp_path):
     """Opens the store with other keys of the job file, always on the same changelog and disk."""
     MemoryCluster.reset_all()
     settings = SystemSettings("changelogs", "samzapy.system.local.factory:MemorySystemFactory")
-    yield lambda clock=None, **keys: open_store(
+    return lambda clock=None, **keys: open_store(
         JOB | keys, "s", tmp_path, clock=clock or ManualClock(), changelogs=settings
     )
-    MemoryCluster.reset_all()
 
 
 def test_a_store_of_plain_json_is_opened_with_a_class_that_fits_and_with_more_fields_later(opened_as):

@@ -25,10 +25,9 @@ def opened_as(tmp_path):
     """Opens the store with other keys of the job file, always on the same changelog and disk."""
     MemoryCluster.reset_all()
     settings = SystemSettings("changelogs", "samzapy.system.local.factory:MemorySystemFactory")
-    yield lambda **keys: open_store(
+    return lambda **keys: open_store(
         {key: value for key, value in (JOB | keys).items() if value is not None}, "s", tmp_path, changelogs=settings
     )
-    MemoryCluster.reset_all()
 
 
 def test_a_local_store_with_other_serdes_is_an_error_that_names_both_and_is_left_alone(opened_as):
