@@ -201,8 +201,7 @@ def _commit_ms(reader: Reader) -> int:
     """The interval in the file, else the guarantee's: readers see the records of a transaction only at its end."""
     if reader.value(TaskConfig, "guarantee").transactional and not reader.is_set(_COMMIT):
         return _TRANSACTIONAL_COMMIT_MS
-    commit_ms: int = reader.value(TaskConfig, "commit_ms")
-    return commit_ms
+    return int(reader.value(TaskConfig, "commit_ms"))
 
 
 def _check_class(reader: Reader, path: str) -> None:

@@ -41,13 +41,6 @@ def system(request):
     system.close()
 
 
-@pytest.fixture(params=[SYSTEMS["memory"], SYSTEMS["local"]])
-def embedded(request):
-    system = SystemUnderTest(request.param(request))
-    yield system
-    system.close()
-
-
 @pytest.fixture
 def stream():
     return f"grown-{uuid.uuid4().hex[:8]}"
@@ -132,17 +125,18 @@ def test_every_key_counts_on_where_its_state_is_and_nothing_is_skipped(system, s
     assert run(config)[1].processed == 0
 
 
-def test_a_growth_to_no_multiple_is_refused_and_one_to_a_multiple_goes_on(embedded, stream, tmp_path):
-    embedded.admin.create(StreamSpec(stream, 2))
-    config = job(embedded, stream, tmp_path)
+@pytest.mark.parametrize("system", [SYSTEMS["memory"], SYSTEMS["local"]], indirect=True)
+def test_a_growth_to_no_multiple_is_refused_and_one_to_a_multiple_goes_on(system, stream, tmp_path):
+    system.admin.create(StreamSpec(stream, 2))
+    config = job(system, stream, tmp_path)
     run(config)
-    embedded.admin.grow(stream, 3)
+    system.admin.grow(stream, 3)
     with pytest.raises(
         EnvironmentFailure, match=f"{stream} has 3 partitions, the job's state is by 2: expected 2 or a"
     ):
         prepare(config)
     with pytest.raises(ConfigError, match="cannot shrink: it has 3"):
-        embedded.admin.grow(stream, 1)
-    embedded.admin.grow(stream, 6)
-    write(embedded, stream, 6)
+        system.admin.grow(stream, 1)
+    system.admin.grow(stream, 6)
+    write(system, stream, 6)
     assert run(config)[1].processed == len(KEYS)

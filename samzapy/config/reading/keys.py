@@ -328,7 +328,7 @@ class Reader:
         self._order = {key: number for number, key in enumerate(self.values)}
         self.problems: list[ConfigProblem] = []
         self.warnings: list[str] = []
-        self.secret, self._broken = secret, broken
+        self.secret, self._broken = secret, set(broken)
 
     def read(self, section: type[S], names: Mapping[str, str] = _NOTHING, **computed: Any) -> S:
         """An instance of the dataclass `section`: the fields in `computed`, and the values of the keys of the others.
@@ -352,7 +352,7 @@ class Reader:
 
     def missing(self, name: str, example: str, when: str = "") -> None:
         """Note that `name` has no value, unless a problem of it is known. `when`: in which case the key is required."""
-        if name not in self._broken and all(problem.key != name for problem in self.problems):
+        if all(problem.key != name for problem in self.problems):
             self.problem(name, f"required{when and ' '}{when}, e.g. {example}")
 
     def below(self, prefix: str) -> Masked:
@@ -365,10 +365,10 @@ class Reader:
         return Masked(result, frozenset(key[cut:] for key in self.secret if key.startswith(prefix)))
 
     def problem(self, key: str, message: str, value: str | None = None) -> None:
-        """Note a problem; a secret value is hidden."""
+        """Note a problem, unless the key's value could not be read; a secret value is hidden."""
         shown = value if value is None else MASK if self.is_secret(key) else without_password(value)
         result = ConfigProblem(key, shown, message)
-        if result not in self.problems:
+        if key not in self._broken and result not in self.problems:
             self.problems.append(result)
 
     def warn(self, message: str) -> None:
@@ -390,6 +390,7 @@ class Reader:
                 value = key.parse(text)
             except ValueError as cause:
                 self.problem(name, f"expected {cause}{duration_hint(name, text)}", text)
+                self._broken.add(name)
         if key.example is not None and not value:
             self.missing(name, key.example)
         return value

@@ -57,6 +57,15 @@ def test_a_transaction_must_outlast_the_commit_interval(problems, commit):
     ]
 
 
+@pytest.mark.parametrize("value", ["soon", "${env:NONE}"])
+@pytest.mark.parametrize(
+    ("key", "more"), [("commit.ms", {"task.guarantee": "exactly-once"}), ("batch.max.messages", {})]
+)
+def test_a_value_that_cannot_be_read_is_one_problem(problems, key, more, value):
+    (problem,) = problems({f"task.{key}": value, **(more or {"task.batch.max.wait.ms": "5"})})
+    assert problem.startswith((f"task.{key}: expected an integer", f"task.{key}: environment variable NONE"))
+
+
 def test_with_several_input_systems_one_must_be_chosen(load, problems):
     assert problems(TWO_SYSTEMS) == [
         "task.checkpoint.system: required when there are several input systems and no job.default.system"
