@@ -30,8 +30,8 @@ class Guarantee(Enum):
     exactly-once      none missing, none twice         outputs are in the transaction of the positions
     ================  ===============================  =====================================================
 
-    In all four, changelogs and checkpoints are one transaction where the system has transactions. `guarantee_warnings`
-    lists the settings that weaken a job's guarantee.
+    In all four, changelogs and their checkpoints are one transaction where the system has transactions.
+    `guarantee_warnings` lists the settings that weaken a job's guarantee.
     """
 
     AT_MOST_ONCE = "at-most-once"

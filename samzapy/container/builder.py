@@ -216,7 +216,7 @@ class ContainerBuilder:
         asks first."""
         guarantee = self.config.task.guarantee
         changelogs = {store.changelog.system for store in self.config.stores.values() if store.changelog}
-        state = StateWriter(self._checkpoints, self._producers, self._clients.ends, changelogs, confirm)
+        state = StateWriter(self._checkpoints, self._producers, self._clients.ends, changelogs, confirm, guarantee)
         kind: Callable[..., CommitProtocol] = CommitProtocol
         if guarantee is Guarantee.AT_MOST_ONCE:
             kind = partial(AtMostOnce, check_owner=ownership.poll, lease_s=lease.duration_s)

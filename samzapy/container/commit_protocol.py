@@ -17,13 +17,14 @@ transaction carries the state, steps 4 and 5 are awaited one after the other (`S
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.context import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
+from samzapy.config.task import Guarantee
 from samzapy.container.outputs.producers import TaskProducers
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ForeignRecords
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 #: Next offsets to process, by task name.
 Positions = Mapping[str, Mapping[SystemStreamPartition, int]]
-
 
 #: The bounds of the buckets for the time of a commit, and of its steps, in seconds.
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -69,6 +69,9 @@ class StateWriter:
     record. Records of another writer before, in between or behind show as a gap before the task's first one
     (`ChangelogEnd.sent`).
 
+    Checkpoints of an at-least-once job without changelogs go without it: a late one of a superseded run has a lower
+    epoch, and at worst repeats messages.
+
     Without a transaction a crash between steps 4 and 5 leaves changes without their positions, so state may hold inputs
     twice; and an earlier run that is still at work may overwrite this run's records.
     """
@@ -78,8 +81,9 @@ class StateWriter:
         checkpoints: CheckpointManager,
         producers: TaskProducers,
         ends_of: Callable[[set[SystemStreamPartition]], Mapping[SystemStreamPartition, int]],
-        changelog_systems: Iterable[str],
+        changelog_systems: Collection[str],
         confirm: Callable[[], object],
+        guarantee: Guarantee,
     ) -> None:
         """`ends_of` asks where partitions end, `changelog_systems` have the changelogs of the job's stores. `confirm`
         asks the coordinator for the container's owner, and raises if that is another attempt."""
@@ -87,7 +91,8 @@ class StateWriter:
         self._producer_of = producers.state
         self._transaction = producers.transaction
         self._ends_of = ends_of
-        self._systems = sorted(set(changelog_systems))
+        self._systems = sorted(changelog_systems)
+        self._carries_checkpoints = bool(changelog_systems) or guarantee is not Guarantee.AT_LEAST_ONCE
         self._confirm = confirm
         #: Whether changelog records and checkpoint become visible together.
         self.atomic = producers.transaction is not None
@@ -126,7 +131,7 @@ class StateWriter:
 
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
         """Make the checkpoints, by task name, part of the transaction, or durable."""
-        self._checkpoints.write(checkpoints, self._transaction)
+        self._checkpoints.write(checkpoints, self._transaction if self._carries_checkpoints else None)
 
     def write_ahead(self, checkpoints: Mapping[str, Checkpoint]) -> None:
         """Make the checkpoints durable, outside of any transaction."""
@@ -315,19 +320,16 @@ class AtMostOnce(CommitProtocol):
         self._state.write_ahead(checkpoints)
         # A successor that read the checkpoints before that ack begins at this poll as well.
         self._must_own()
-        self._see_owner()
+        now = self._clock.monotonic()
+        if now - self._checked_at > self._period_s:
+            self._check_owner()
+            self._checked_at = now
         reach("commit.5")
 
     def finish(self, tasks: Sequence[TaskInstance]) -> None:
         """Move the positions back to the processed messages, since nothing runs now: a graceful stop loses nothing."""
         self._ahead.clear()
         super().finish(tasks)
-
-    def _see_owner(self) -> None:
-        now = self._clock.monotonic()
-        if now - self._checked_at > self._period_s:
-            self._check_owner()
-            self._checked_at = now
 
     def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:
         # Before the first poll a commit says where the job begins; later it must not take positions back.

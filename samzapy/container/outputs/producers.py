@@ -243,13 +243,11 @@ class TaskProducers:
         return self._clients.producer(system)
 
     def outputs(self, system: str) -> SystemProducer:
-        if self.transaction is None:
-            return self._clients.producer(system)
-        if not self._outputs_inside:
-            producer = self._clients.producer(system)
-            splits = self._inside and system == self.system
-            return SplitProducer(producer, self.transaction, self._inside) if splits else producer
-        return self.transaction if system == self.system else self._outside_producer(system)
+        if self.transaction is not None and self._outputs_inside:
+            return self.transaction if system == self.system else self._outside_producer(system)
+        producer = self._clients.producer(system)
+        splits = self._inside and system == self.system
+        return SplitProducer(producer, self.state(system), self._inside) if splits else producer
 
     def _outside_producer(self, system: str) -> SystemProducer:
         if system not in self._outside:
