@@ -118,10 +118,15 @@ def _other(value: object) -> str:
 _unpackb = msgpack.unpackb
 
 
+def _key(key: Any) -> Any:
+    return tuple(map(_key, key)) if type(key) is list else key
+
+
 class MsgpackSerde(DocumentSerde):
     """MessagePack with its str and bytes types apart; keys of maps may be of any kind.
 
-    A tuple comes back as a list. A datetime, a set and an int beyond 64 bits are errors, not guesses.
+    A tuple comes back as a list, in a key of a map as a tuple. A datetime, a set and an int beyond 64 bits are errors,
+    not guesses.
     """
 
     allocates_exactly = True
@@ -138,8 +143,11 @@ class MsgpackSerde(DocumentSerde):
         return packed
 
     def from_bytes(self, data: bytes) -> Any:
-        """Raises ValueError for bytes that are not one message, TypeError for a map with a list as key."""
-        return _unpackb(data, strict_map_key=False)
+        """Raises ValueError for bytes that are not one message, TypeError for a map with a map as key."""
+        try:
+            return _unpackb(data, strict_map_key=False)
+        except TypeError:
+            return _unpackb(data, strict_map_key=False, object_pairs_hook=lambda map_: {_key(k): v for k, v in map_})
 
     def refusal(self, value: Any, cause: Exception) -> str:
         return as_refusal("msgpack serde takes a value of MessagePack", value, cause, fits=isinstance(value, _TYPES))

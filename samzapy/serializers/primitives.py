@@ -82,16 +82,11 @@ def _whole_number_encoder(name: str, layout: struct.Struct, limit: int) -> Calla
     return to_bytes
 
 
-def _float_encoder() -> Callable[[Any], bytes]:
-    pack: Callable[[float], bytes] = _DOUBLE.pack
-
-    def to_bytes(value: Any) -> bytes:
-        """Raises SerdeError for anything but a float; an int would come back as a float."""
-        if isinstance(value, float):
-            return pack(value)
-        raise SerdeError(f"double serde takes a float, got {type(value).__name__} {value!r:.100}")
-
-    return to_bytes
+def _double_bytes(value: Any) -> bytes:
+    """Raises SerdeError for anything but a float; an int would come back as a float."""
+    if isinstance(value, float):
+        return _pack_double(value)
+    raise SerdeError(f"double serde takes a float, got {type(value).__name__} {value!r:.100}")
 
 
 def _decoder(name: str, layout: struct.Struct) -> Callable[[bytes], Any]:
@@ -108,6 +103,7 @@ def _decoder(name: str, layout: struct.Struct) -> Callable[[bytes], Any]:
 
 
 _INTEGER, _LONG, _DOUBLE = struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">d")
+_pack_double: Callable[[float], bytes] = _DOUBLE.pack
 
 
 class IntegerSerde(HintedSerde):
@@ -130,5 +126,5 @@ class DoubleSerde(HintedSerde):
     """A float as IEEE 754 binary64 in 8 bytes. Only floats are taken."""
 
     allocates_exactly = True
-    to_bytes = staticmethod(_float_encoder())  # type: ignore[assignment]
+    to_bytes = staticmethod(_double_bytes)
     from_bytes = staticmethod(_decoder("double", _DOUBLE))  # type: ignore[assignment]

@@ -32,7 +32,8 @@ def encode_failure(serde_name: str, where: str, part: str, value: object, cause:
     """The error for the `part` (key or message) of a record for `where` (a stream or store) that did not encode."""
     if isinstance(cause, SerdeError):
         return SerdeError(f"{where}: {part}: {cause}")
-    return SerdeError(f"{where}: {part}: {serde_name} serde does not take {_shown(value)} ({_reason(cause)})")
+    given = f"{type(value).__name__} {value!r:.100}"
+    return SerdeError(f"{where}: {part}: {serde_name} serde does not take {given} ({_reason(cause)})")
 
 
 def as_refusal(takes: str, value: object, cause: Exception, *, fits: bool) -> str:
@@ -45,11 +46,6 @@ def as_refusal(takes: str, value: object, cause: Exception, *, fits: bool) -> st
 def _reason(cause: Exception) -> str:
     text = " ".join(str(cause).split())
     return text or type(cause).__name__
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 100 else text[:97] + '...'}"
 
 
 _packed = msgspec.msgpack.Encoder().encode

@@ -36,7 +36,7 @@ WRITTEN = [
     (BytesSerde(), b"\x00\xff", b"\x00\xff"),
     (UUIDSerde(), UUID, bytes.fromhex("00112233445566778899aabbccddeeff")),
     (JsonSerde(), {"a": [1, 2.5, None, True, "ü"]}, '{"a":[1,2.5,null,true,"ü"]}'.encode()),
-    (MsgpackSerde(), {"a": [1, b"b"]}, b"\x81\xa1a\x92\x01\xc4\x01b"),
+    (MsgpackSerde(), {"a": [1, b"b"], (1, (2,)): [3]}, b"\x82\xa1a\x92\x01\xc4\x01b\x92\x01\x91\x02\x91\x03"),
 ]
 JSON = st.recursive(
     st.none()
