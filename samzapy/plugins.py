@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from functools import cache
 from importlib.machinery import PathFinder
 from itertools import count
@@ -57,7 +57,9 @@ def load_name(path: str) -> Any:
         # Not for a module that is there: other threads may print meanwhile.
         with nullcontext() if module_name in sys.modules else redirect_stdout(sys.stderr):
             module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as cause:  # a module may call sys.exit, which must not end the process silently
+    except KeyboardInterrupt:
+        raise
+    except BaseException as cause:  # such as that of sys.exit, which must not end the process silently
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())
         hint = f"; a module is named without .py: {module_name[:-3]}:{name}" if module_name.endswith(".py") else ""
         if isinstance(cause, ModuleNotFoundError) and cause.name == module_name.split(".")[0]:
@@ -125,12 +127,10 @@ _made: WeakValueDictionary[str, type] = WeakValueDictionary()
 def path_of(found: type) -> str:
     """A path that `load_class` understands in this process, as long as the class is alive."""
     path = f"{found.__module__}:{found.__qualname__}"
-    try:
+    with suppress(PluginError):
         module, name = split_path(path)
         if getattr(sys.modules.get(module), name, None) is found:
             return path
-    except PluginError:
-        pass
     name = f"{found.__name__}_{next(_numbers)}"
     _made[name] = found
     return f"{__name__}:{name}"

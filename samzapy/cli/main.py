@@ -136,13 +136,16 @@ def _drop_unwritten_errors() -> None:
 
 def _take_any_text() -> None:
     """Make standard output accept every text: characters that its encoding lacks are escaped, and without standard
-    output (`>&-`) all of it is dropped. A closed standard input (`<&-`) reads as empty."""
+    output (`>&-`) all of it is dropped. A closed standard input (`<&-`) reads as empty. A task that closes standard
+    output or error flushes it."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115  # a device, for the life of the process
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # also a device
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.close = stream.flush
 
 
 def _exit_code(error: Exception) -> int:

@@ -203,11 +203,8 @@ def _finite(value: object) -> Any:
 
 def discard(stream: IO[str]) -> None:
     """Discard what `stream` holds and what is written to it later. Raises OSError without a file below it."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, stream.fileno())
-    finally:
-        os.close(nowhere)
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def status_console() -> Console:

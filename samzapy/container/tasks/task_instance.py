@@ -30,7 +30,7 @@ from samzapy.container.errors.user_failures import line_of, task_failed, user_li
 from samzapy.container.event_time.clock import EventClock, TaskTimers
 from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import CoordinatorRequests, KeptStateCheckpoints, TaskSinks
-from samzapy.errors import FailedCall, RecordRefused, SamzapyError, SerdeError, StoreRefused, TaskFailed
+from samzapy.errors import FailedCall, RecordRefused, SamzapyError, SerdeError, StoreClosed, StoreRefused, TaskFailed
 from samzapy.job.lease import TaskProgress
 from samzapy.storage.store import TaskStores
 from samzapy.storage.views.timers import Timer
@@ -215,7 +215,7 @@ class TaskInstance:
         one."""
         try:
             self.stores.flush()
-        except SerdeError as failure:
+        except (SerdeError, StoreClosed) as failure:
             placed = self._placed(failure, "in a commit")
             placed.call = FailedCall(self.name, "commit")
             raise placed from failure
@@ -362,7 +362,7 @@ class TaskInstance:
         unchanged."""
         try:
             returned = self._finish(method(*arguments))
-        except (SerdeError, StoreRefused) as failure:
+        except (SerdeError, StoreRefused, StoreClosed) as failure:
             placed = self._placed(failure, f"in {where}")
             placed.call = FailedCall(self.name, str(where))
             raise placed from failure
@@ -401,7 +401,7 @@ class TaskInstance:
         first, last = (of[0], of[-1]) if isinstance(of, MessageBatch) else (of, of)
         call = FailedCall(self.name, where, (str(last.ssp), first.offset, last.offset))
         failure: SamzapyError
-        if isinstance(cause, SerdeError | StoreRefused):
+        if isinstance(cause, SerdeError | StoreRefused | StoreClosed):
             if cause.call is not None:
                 return cause  # it has its place
             failure = self._placed(cause, f"while processing {of.position}", last)
@@ -421,7 +421,7 @@ class TaskInstance:
         return failure
 
     def _placed(
-        self, failure: SerdeError | StoreRefused, where: str, envelope: IncomingMessageEnvelope | None = None
+        self, failure: SamzapyError, where: str, envelope: IncomingMessageEnvelope | None = None
     ) -> SamzapyError:
         """The failure with its place: the call that raises and the line of the user's code, or the messages since the
         stores last serialized their objects. `envelope`: the message at hand."""

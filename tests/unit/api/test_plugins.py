@@ -43,6 +43,7 @@ def refusal(path):
         ("import os\n\n1 / 0\n", "ZeroDivisionError: division by zero", 3),
         ("import no_such_library\n", "ModuleNotFoundError: No module named 'no_such_library'", 1),
         ("import sys\nsys.exit(3)\n", "SystemExit: 3", 2),
+        ("import asyncio\nraise asyncio.CancelledError('late')\n", "CancelledError: late", 2),
         ("raise ValueError('two\\nlines')\n", "ValueError: two lines", 1),
         ("import json\n\n\njson.loads('{')\n", "JSONDecodeError: Expecting property name", 4),
     ],

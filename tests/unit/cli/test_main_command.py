@@ -82,16 +82,18 @@ def test_a_completion_after_a_misspelt_command_shows_no_error(samzapy, monkeypat
 
 
 PRINTING = """\
-import samzapy
+import sys, samzapy
 print("imported")
 
 class Printing(samzapy.StreamTask):
     def process(self, envelope, collector, coordinator):
         print("processed")
+        sys.stdout.close()
+        sys.__stdout__.close()
 """
 
 
-def test_a_run_whose_task_prints_has_its_outcome_alone_on_standard_output(ran, tmp_path):
+def test_a_run_whose_task_prints_and_closes_has_its_outcome_alone_on_output(ran, tmp_path):
     shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
     (tmp_path / "printing.py").write_text(PRINTING)
     keys = ("job.name=printing", "task.class=printing:Printing", "stores.counts.changelog=local.printing-changes")

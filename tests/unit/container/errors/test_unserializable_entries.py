@@ -6,7 +6,7 @@ import pytest
 from jobs.memory_job import MemoryJob
 
 from samzapy import BatchTask, CoroutineTask, InitableTask, StreamTask
-from samzapy.errors import SerdeError, StoreRefused
+from samzapy.errors import SerdeError, StoreClosed, StoreRefused
 from samzapy.serializers import StringSerde
 from samzapy.storage.readback import FIRST
 from samzapy.testing import TaskTestDriver
@@ -24,6 +24,8 @@ class PuttingTask(StreamTask, InitableTask):
             list(self.counts.all())
         if envelope.message == "commit":
             coordinator.commit()
+        if envelope.message == "close":
+            self.counts.close()
 
 
 class PuttingCoroutine(CoroutineTask, InitableTask):
@@ -77,11 +79,19 @@ def test_the_first_puts_of_a_store_name_their_input_and_line(tmp_path, task, lin
     assert failure(tmp_path, sent, task) == f"{TAKES} (while processing mem.in[0]@15, {line})"
 
 
-def test_a_value_that_a_store_never_takes_names_input_and_line(tmp_path):
-    with pytest.raises(StoreRefused) as caught:
-        failure(tmp_path, [*good(FIRST), (0, "a", None)])
-    said = "store 'counts': value of key 'a' must not be None; delete the key instead"
-    assert str(caught.value) == f"{said} (while processing mem.in[0]@16, {PUT})"
+CLOSE = (0, "a", "close")
+REFUSED = [
+    ([(0, "a", None)], StoreRefused, f"not be None; delete the key instead (while processing mem.in[0]@0, {PUT})"),
+    ([CLOSE, *good(1)], StoreClosed, f"store 'counts' is closed (while processing mem.in[0]@1, {PUT})"),
+    ([CLOSE], StoreClosed, "store 'counts' is closed (in a commit)"),
+]
+
+
+@pytest.mark.parametrize(("sent", "error", "said"), REFUSED)
+def test_a_refusal_of_a_store_names_input_and_line(tmp_path, sent, error, said):
+    with pytest.raises(error) as caught:
+        failure(tmp_path, sent)
+    assert str(caught.value).endswith(said)
 
 
 class PuttingBatches(BatchTask, InitableTask):
