@@ -209,7 +209,7 @@ def rebuild_store(
     Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for a directory that
     exists.
     """
-    base, store = base.expanduser(), store_of(config.stores, name)
+    base, store = Path(os.path.expanduser(base)), store_of(config.stores, name)  # noqa: PTH111  # raises nothing
     alone = replace(
         config, stores={name: replace(store, clean_on_start=False, backup=None)}, logged_store_base_dir=base
     )

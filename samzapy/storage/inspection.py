@@ -63,7 +63,7 @@ def key_value_store(config: JobConfig, name: str, *, changelog_for: str, engine_
 
 def local_directories(job_name: str, store: str, folder: Path) -> list[Path]:
     """The directories of the store's tasks below `folder`, which may also be one of them. Raises EnvironmentFailure."""
-    folder = folder.expanduser()
+    folder = Path(os.path.expanduser(folder))  # noqa: PTH111  # raises nothing for an unknown user
     _require_rights(folder)
     if (folder / "CURRENT").is_file():
         _require_rights(folder / "CURRENT")

@@ -232,10 +232,10 @@ TEXT = Kind("text", str, blank=True)
 
 
 def at_home(text: str) -> str:
-    """The path, with a leading `~` or `~user` replaced by the home folder. Raises ValueError for a user without one."""
+    """The path, a leading `~` or `~user` being the home folder. Raises ValueError where there is none, or a NUL."""
     # `Path.expanduser` would also expand `./~`, a folder named `~`, because pathlib drops the `./`.
     result = os.path.expanduser(text)  # noqa: PTH111
-    if result.startswith("~"):
+    if result.startswith("~") or "\0" in result:
         raise ValueError("a path, or one below the home folder of a user of this machine")
     return result
 

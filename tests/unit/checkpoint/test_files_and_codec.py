@@ -231,13 +231,12 @@ def test_a_tilde_is_the_home_folder_for_the_checkpoints(tmp_path, monkeypatch, g
     assert (tmp_path / below / config.job_name).is_dir()
 
 
-def test_the_home_folder_of_a_user_who_has_none_is_refused():
+@pytest.mark.parametrize("path", ["~no-such-user/kept", "kept\0"])
+def test_a_path_that_no_folder_has_is_refused(path):
     with pytest.raises(ConfigError) as caught:
-        load_job({**FILES, "task.checkpoint.path": "~no-such-user/kept"})
-    assert str(caught.value) == (
-        "task.checkpoint.path: expected a path, or one below the home folder of a user of this machine, "
-        "got '~no-such-user/kept'"
-    )
+        load_job({**FILES, "task.checkpoint.path": path})
+    said = "task.checkpoint.path: expected a path, or one below the home folder of a user of this machine, got "
+    assert str(caught.value) == f"{said}{path!r}"
 
 
 def test_the_leader_epochs_of_positions_are_in_the_record_and_left_out_where_they_are_unknown():

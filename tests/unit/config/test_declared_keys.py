@@ -17,7 +17,7 @@ DECLARED = [
     if not key.name.endswith(".*")
 ]
 #: Texts of which one is no value of any kind that refuses some text.
-ODD = ["?", "-99", "[", "a b/", "~no-such-user/x"]
+ODD = ["?", "-99", "[", "a b/", "~no-such-user/x", "a\0b"]
 
 
 def refused_by(kind):

@@ -137,7 +137,8 @@ def test_a_rebuild_of_one_task_touches_no_other_and_no_store_that_is_there(samza
         (["get", "job.properties", "counts", "x", "-c", "stores.counts.key.serde=long"], 1, "key"),
         (["scan", "job.properties", "counts", "-c", "stores.counts.msg.serde=integer"], 1, "value"),
         (["scan", "job.properties", "counts", "-c", "stores.counts.changelog="], 2, "--local reads its files"),
-        (["rebuild", "job.properties", "counts", "new", "-c", "stores.counts.factory=inmemory"], 2, "keeps no files"),
+        (["rebuild", "job.properties", "counts", "~no-one/x", "-c", "stores.counts.factory=inmemory"], 2, "no files"),
+        (["scan", "job.properties", "counts", "--local", "~no-one/x"], 3, "~no-one"),
         (["scan", "job.properties", "counts", "-c", "stores.counts.changelog=local.none"], 3, "does not exist"),
         (
             ["scan", "job.properties", "counts", "--local", "state", "-c", "stores.counts.rocksdb.ttl.ms=5000"],
