@@ -13,7 +13,7 @@ from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
-from samzapy.storage.local.directory import is_empty, set_aside, set_asides, standbys_in, store_directory
+from samzapy.storage.local.directory import is_empty, set_aside, set_asides, standby_name, standbys_in, store_directory
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -78,6 +78,15 @@ def test_the_stores_of_tasks_with_longer_names_stay_when_a_store_is_set_aside(tm
     aside = set_aside(stores[0], "stale", 17)
     assert sorted(tmp_path.iterdir()) == sorted([aside, *stores[1:]])
     assert standbys_in(tmp_path) == {}
+
+
+def test_a_standbys_copy_that_has_become_the_store_is_not_opened_again(stores):
+    filled(stores)
+    path = directory(stores)
+    copy = path.rename(path.with_name(standby_name(path.name, 1)))
+    found = standbys_in(path.parent)
+    assert [stores.take_over_standby(found, lambda _: None) for _ in range(2)] == [True, False]
+    assert (path.exists(), copy.exists()) == (True, False)
 
 
 def test_a_marker_that_cannot_be_read_sets_the_store_aside(stores):
