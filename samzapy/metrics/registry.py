@@ -51,6 +51,7 @@ class Registry(MetricsRegistry):
         self.counters: set[tuple[str, str]] = set()
         """Group and name of each counter."""
         self._sources: dict[str, Source] = {}
+        self._watched: list[str] = []
         self._asking = threading.Lock()
 
     def counter(self, group: str, name: str) -> Counter:
@@ -69,23 +70,24 @@ class Registry(MetricsRegistry):
     def watch(self, group: str, source: Source) -> None:
         """Call `source` for the values of a group at every snapshot, one thread at a time. It replaces the group's
         previous source. A source that fails is left out and counted in `metrics.source-failures`."""
-        self._sources = {**self._sources, group: source}
+        new = group not in self._sources
+        self._sources[group] = source
+        if new:
+            self._watched.append(group)
 
     def snapshot(self) -> dict[str, dict[str, float]]:
         """All current values as plain numbers, by group and name; NaN for a value that is not a number."""
-        return self._values(self._in_order, self._sources)
+        return self._values(self._in_order, self._watched)
 
     def numbers(self) -> dict[str, dict[str, float]]:
         """The first `MOST_NUMBERS` finite ones of `NUMBERS`; no other metric is looked at."""
         known = [(group, name) for group, names in NUMBERS.items() for name in names]
         held = [(*at, self._metrics[at]) for at in known if at in self._metrics]
-        metrics = self._values(held, {group: source for group, source in self._sources.items() if group in NUMBERS})
+        metrics = self._values(held, [group for group in NUMBERS if group in self._sources])
         found = [(of, name) for of, name in known if isfinite(metrics.get(of, {}).get(name, nan))][:MOST_NUMBERS]
         return {of: {name: metrics[of][name] for group, name in found if group == of} for of, _ in found}
 
-    def _values(
-        self, metrics: Iterable[tuple[str, str, _Metric]], sources: Mapping[str, Source]
-    ) -> dict[str, dict[str, float]]:
+    def _values(self, metrics: Iterable[tuple[str, str, _Metric]], watched: list[str]) -> dict[str, dict[str, float]]:
         groups: dict[str, dict[str, float]] = {}
         for group, name, metric in metrics:
             values = groups.setdefault(group, {})
@@ -98,9 +100,9 @@ class Registry(MetricsRegistry):
             else:
                 values |= {f"{name}.count": metric.count, f"{name}.total-s": metric.total, f"{name}.max-s": metric.max}
         with self._asking:
-            for group, source in sources.items():
+            for group in watched:
                 try:
-                    groups.setdefault(group, {}).update(source())
+                    groups.setdefault(group, {}).update(self._sources[group]())
                 except Exception as cause:  # noqa: BLE001  # one failing source must not cost the others
                     self.counter("metrics", "source-failures").inc()
                     logger.debug("The metrics of '%s' cannot be read: %s", group, cause)
@@ -114,9 +116,8 @@ class Registry(MetricsRegistry):
                 self.counters.add((group, name))
             self._in_order.append((group, name, metric))
         if not isinstance(metric, kind):
-            raise SamzapyError(
-                f"metric {group}.{name} is a {type(metric).__name__.lower()}, not a {kind.__name__.lower()}"
-            )
+            is_, asked = type(metric).__name__.lower(), kind.__name__.lower()
+            raise SamzapyError(f"metric {group}.{name} is a {is_}, not a {asked}")
         return metric
 
 
@@ -274,5 +275,4 @@ def as_text(series: Series) -> bytes:
     """Series as Prometheus text."""
     from prometheus_client import generate_latest  # noqa: PLC0415
 
-    text: bytes = generate_latest(series)
-    return text
+    return bytes(generate_latest(series))

@@ -1,5 +1,7 @@
 """The way of a container's metrics to OpenTelemetry."""
 
+import tracemalloc
+
 import pytest
 
 from samzapy.clock import SYSTEM_CLOCK
@@ -58,6 +60,14 @@ def test_a_source_is_asked_at_each_snapshot_and_replaced_by_the_next_of_its_grou
     registry.watch("clients", lambda: {"k/c/requests": 1})
     registry.watch("clients", lambda: {"k/c/requests": 2})
     assert registry.snapshot()["clients"] == {"k/c/requests": 2}
+    for number in range(5_000):
+        registry.watch(f"Partition {number}", dict)
+    tracemalloc.start()
+    registry.watch("Partition 0", {"clock-ms": 2}.copy)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert registry.snapshot()["Partition 0"]["clock-ms"] == 2
+    assert most_bytes < 5_000  # whatever the number of the others is
 
 
 def test_a_source_that_fails_costs_its_own_numbers_only(registry):

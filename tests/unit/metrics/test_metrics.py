@@ -14,26 +14,14 @@ from samzapy.errors import ProducerError, SamzapyError
 from samzapy.metrics import Registry, Reporter, SnapshotHeader, reporters
 from samzapy.metrics.registry import recent
 from samzapy.metrics.reporters import snapshots, without
+from samzapy.testing import ManualClock
 
 HEADER = SnapshotHeader("views", "1", "0", "here")
 
 
-class Hands:
-    """A clock set by hand."""
-
-    def __init__(self):
-        self.seconds = 0.0
-
-    def monotonic(self):
-        return self.seconds
-
-    def wall_ms(self):
-        return 1_000_000 + int(self.seconds * 1000)
-
-
 @pytest.fixture
 def clock():
-    return Hands()
+    return ManualClock(1_000_000)
 
 
 def test_asking_twice_gives_the_same_metric():
@@ -84,7 +72,7 @@ def test_a_snapshot_has_samzas_shape(clock):
     registry = Registry()
     registry.counter("commit", "commits").inc()
     reporter = Reporter("0", snapshots(registry, HEADER, published.append, clock, without("")), clock, 10)
-    clock.seconds = 12.5
+    clock.advance(12.5)
     reporter.report()
     (snapshot,) = map(json.loads, published)
     assert snapshot["metrics"] == {"commit": {"commits": 1}}
@@ -98,7 +86,7 @@ def test_a_snapshot_has_samzas_shape(clock):
 def test_a_reporter_is_due_at_each_beat_and_does_not_catch_up(clock):
     published = []
     reporter = Reporter("0", snapshots(Registry(), HEADER, published.append, clock, without("")), clock, 10)
-    told = [reporter.tick() for clock.seconds in (0, 9.9, 10.4, 19.9, 20.1, 45, 49.9, 50)]
+    told = [clock.advance_to(at) or reporter.tick() for at in (0, 9.9, 10.4, 19.9, 20.1, 45, 49.9, 50)]
     assert told == [False, False, True, False, True, True, False, True]
     assert len(published) == 4
 
@@ -131,7 +119,7 @@ def test_reporters_are_made_from_the_job_file(clock, caplog):
     stream = SystemStream("kafka", "metrics")
     configs = (ReporterConfig("a", "snapshot", stream, 5), ReporterConfig("b", "log", None, 7))
     made = reporters(configs, Registry(), HEADER, publisher_of, clock)
-    clock.seconds = 6
+    clock.advance(6)
     with caplog.at_level(logging.INFO):
         assert [reporter.tick() for reporter in made] == [True, False]
         made[1].report()
@@ -188,5 +176,5 @@ def test_the_numbers_of_the_last_seconds_forget_those_before(clock):
         (0.1, {"p50": 0.001, "p99": 0.1, "changelog": 0.505, "busy": 0.1159}),
         (10.0, {"busy": 0.0}),
     ):
-        clock.seconds += after_s
+        clock.advance(after_s)
         assert look() == pytest.approx(expected)
