@@ -14,7 +14,7 @@ from dataclasses import replace
 from samzapy.admin.take_over import refuse_another_job, refuse_foreign
 from samzapy.admin.user_code import JobCode
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition, grouped
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.checkpoint.managers import one_pass, wait_at_most
 from samzapy.checkpoint.records import read_changelog_partitions, read_owner, refuse_copied, startpoints_from_json
@@ -227,9 +227,7 @@ def refuse_renamed(config: JobConfig, checkpoints: CheckpointManager, describe: 
                 former[now] = ssp.system_stream
                 place = SystemStreamPartition(*now, ssp.partition)
                 offsets[place] = min(offset, offsets.get(place, offset))
-    lost: dict[SystemStream, list[SystemStreamPartition]] = {}
-    for ssp in sorted(offsets.keys() - own):
-        lost.setdefault(ssp.system_stream, []).append(ssp)
+    lost = grouped((ssp.system_stream, ssp) for ssp in sorted(offsets.keys() - own))
     raise_if_any(_renamed(stream, former[stream], places, offsets) for stream, places in lost.items())
 
 

@@ -23,8 +23,6 @@ from samzapy.errors import StoreError
 class Counter:
     """A number that grows. `counter.count += n` suffices; a task has one thread."""
 
-    __slots__ = ("count",)
-
     def __init__(self) -> None:
         self.count = 0
 
@@ -36,8 +34,6 @@ class Counter:
 class Gauge:
     """A number that is set."""
 
-    __slots__ = ("value",)
-
     def __init__(self) -> None:
         self.value: float = 0.0
 
@@ -48,8 +44,6 @@ class Gauge:
 
 class Timer:
     """Durations: their number, sum and maximum, in seconds."""
-
-    __slots__ = ("count", "max", "total")
 
     def __init__(self) -> None:
         self.count = 0
@@ -66,8 +60,6 @@ class Timer:
 class Histogram:
     """Values by size. `counts` has one number for each of the `bounds`, of the values up to it and above the one
     before, and a last one for the values above all bounds. `total` is the sum of all values."""
-
-    __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         """`bounds` ascend; each becomes a series of its own, so a dozen is many. Raises ValueError."""

@@ -1,11 +1,23 @@
-"""The names of streams and of their partitions."""
+"""The names of streams and of their partitions, and what belongs to the same one."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
 
 _SSP = re.compile(r"([^.]+)\.(.+)\[([0-9]+)\]")
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, in order."""
+    result: dict[K, list[V]] = {}
+    for key, value in pairs:
+        result.setdefault(key, []).append(value)
+    return result
 
 
 class SystemStream(NamedTuple):

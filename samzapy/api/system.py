@@ -15,13 +15,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from samzapy.api.context import JobContext
 from samzapy.api.envelope import Headers
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition, grouped
 from samzapy.clock import Clock
 from samzapy.errors import EnvironmentFailure, RestoreStalled
 
@@ -73,9 +72,6 @@ class OutgoingRecord(NamedTuple):
     timestamp: int | None = None
 
 
-_stream_of = attrgetter("stream")
-
-
 class OutgoingColumns(NamedTuple):
     """Serialized outputs to one stream, in order, as columns of equal length; an absent column is None in
     every record. Without a partition, the murmur2 hash of the partition key, else of the key, chooses it; records
@@ -118,13 +114,10 @@ def change_columns(stream: str, partition: int, changes: Iterable[tuple[bytes, b
 
 def in_columns(records: Sequence[OutgoingRecord]) -> Iterator[OutgoingColumns]:
     """The records of each stream, in order, as columns."""
-    streams = list(map(_stream_of, records))
+    streams = [record.stream for record in records]
     if not records or streams.count(streams[0]) == len(streams):
         return iter([OutgoingColumns.of(records)] if records else [])
-    by_stream: dict[str, list[OutgoingRecord]] = {}
-    for record in records:
-        by_stream.setdefault(record.stream, []).append(record)
-    return map(OutgoingColumns.of, by_stream.values())
+    return map(OutgoingColumns.of, grouped(zip(streams, records, strict=True)).values())
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition, grouped
 from samzapy.api.system import OffsetRange, SystemAdmin
 from samzapy.checkpoint import codec
 from samzapy.config.stores import StoreConfig
@@ -232,11 +232,6 @@ def startpoints_from_json(data: Mapping[str, Any] | None) -> tuple[Startpoint, .
         raise RestoreError(f"the job's record of its startpoints cannot be read ({cause})") from cause
 
 
-def is_followed(startpoint: Startpoint, checkpoint: Checkpoint | None) -> bool:
-    """Whether the task of that checkpoint has committed that it has followed it."""
-    return checkpoint is not None and checkpoint.startpoints.get(startpoint.ssp) == startpoint.id
-
-
 def pending(
     startpoints: Sequence[Startpoint],
     task: str,
@@ -246,15 +241,15 @@ def pending(
 ) -> dict[SystemStreamPartition, Startpoint]:
     """The startpoints to follow at the task's start: the newest of each partition, unless it was followed or has
     expired. An older one never takes its place."""
-    own = set(ssps)
+    own, followed = set(ssps), {} if checkpoint is None else checkpoint.startpoints
     # In records of older versions a followed startpoint for the task beats a newer one for all tasks beside it. Newer
     # records have no such pair: `pending_of_all` drops the older one.
-    done = {each.ssp for each in startpoints if each.task == task and is_followed(each, checkpoint)}
+    done = {each.ssp for each in startpoints if each.task == task and followed.get(each.ssp) == each.id}
     newest: dict[SystemStreamPartition, Startpoint] = {}
     for each in sorted(startpoints, key=lambda each: (each.created_ms, each.id)):
         if each.ssp in own and (each.task == task or (each.task is None and each.ssp not in done)):
             newest[each.ssp] = each
-    return {ssp: each for ssp, each in newest.items() if not each.expired(now_ms) and not is_followed(each, checkpoint)}
+    return {ssp: each for ssp, each in newest.items() if not each.expired(now_ms) and followed.get(ssp) != each.id}
 
 
 def pending_of_all(
@@ -268,16 +263,19 @@ def pending_of_all(
     A startpoint for all tasks that only some of them have yet to follow becomes one for each of these tasks. Otherwise
     it would count again for a task when the result lacks the startpoint that voided it there.
     """
-    of_task = {name: pending(startpoints, name, ssps, checkpoints[name], now_ms) for name, ssps in tasks.items()}
-    result = []
-    for item in startpoints:
-        readers = [name for name, ssps in tasks.items() if item.ssp in ssps and item.task in {None, name}]
-        waiting = [name for name in readers if of_task[name].get(item.ssp) == item]
-        if waiting == readers:
-            result += [item] if readers else []
-        else:
-            result += [replace(item, task=name) for name in waiting]
-    return result
+    of_partition = grouped((item.ssp, item) for item in startpoints)
+    waiting: dict[Startpoint, list[str]] = {item: [] for item in startpoints}
+    passed = set()
+    for name, ssps in tasks.items():
+        own = [item for ssp in ssps for item in of_partition.get(ssp, ())]
+        newest = pending(own, name, ssps, checkpoints[name], now_ms)
+        for item in own:
+            if newest.get(item.ssp) == item:
+                waiting[item].append(name)
+            elif item.task in {None, name}:
+                passed.add(item)
+    split = {item: [replace(item, task=name) for name in names] for item, names in waiting.items()}
+    return [each for item, names in split.items() for each in (names if item in passed else [item] * bool(names))]
 
 
 def merged_startpoints(

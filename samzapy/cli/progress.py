@@ -11,6 +11,7 @@ from typing import final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from samzapy.api.stream import grouped
 from samzapy.cli.output import QuietProgress, line_on
 from samzapy.config.guarantee_warnings import counts_in_words
 from samzapy.config.supervision import LogConfig
@@ -63,10 +64,7 @@ class RunDisplay(QuietProgress):
 
     def _announce_restores(self, status: JobStatus) -> None:
         """Print one line for each attempt that has restored its stores; nothing about stores that began empty."""
-        of_epoch: dict[int | None, list[RestoredStore]] = {}
-        for store in status.restored:
-            if store.epoch not in self._reported:
-                of_epoch.setdefault(store.epoch, []).append(store)
+        of_epoch = grouped((store.epoch, store) for store in status.restored if store.epoch not in self._reported)
         for container in status.containers:
             if container.epoch not in of_epoch or container.phase in {"", "starting", "restoring"}:
                 continue

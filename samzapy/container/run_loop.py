@@ -22,7 +22,7 @@ from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStreamPartition, grouped
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock, Schedule
 from samzapy.container.commit_protocol import AtMostOnce, CommitProtocol
@@ -146,10 +146,7 @@ class RunLoop:
         self._should_stop, self._should_drain, self._heads = control[:3]
         self._clock = clock
         self._draining = False
-        self._readers: dict[SystemStreamPartition, list[TaskInstance]] = {}
-        for task in tasks:
-            for ssp in task.offsets:
-                self._readers.setdefault(ssp, []).append(task)
+        self._readers = grouped((ssp, task) for task in tasks for ssp in task.offsets)
         #: The partitions of each task that have not ended.
         self._open: dict[str, set[SystemStreamPartition]] = {task.name: set(task.offsets) for task in tasks}
         self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]

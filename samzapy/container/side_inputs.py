@@ -17,7 +17,7 @@ from samzapy import errors
 from samzapy.api.context import JobContext
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition, grouped
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.api.task import SideInputsProcessor
 from samzapy.clock import Clock, Schedule
@@ -173,10 +173,7 @@ class SideInputs:
     ) -> None:
         """`keep_ms`: milliseconds between two writes of the entries."""
         self._fillers = fillers
-        self._readers: dict[SystemStreamPartition, list[SideInputRestore]] = {}
-        for filler in fillers:
-            for ssp in filler.spans:
-                self._readers.setdefault(ssp, []).append(filler)
+        self._readers = grouped((ssp, filler) for filler in fillers for ssp in filler.spans)
         self._consumers = {system: consumer_of(system) for system in sorted({ssp.system for ssp in self._readers})}
         starts = {ssp: min(item.positions[ssp] for item in readers) for ssp, readers in self._readers.items()}
         for system, consumer in self._consumers.items():

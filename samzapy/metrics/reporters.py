@@ -23,7 +23,7 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
-from samzapy.api.stream import SystemStream
+from samzapy.api.stream import SystemStream, grouped
 from samzapy.clock import Clock, Schedule
 from samzapy.config.supervision import ReporterConfig
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError
@@ -34,7 +34,6 @@ from samzapy.version import VERSION
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
-    from prometheus_client.samples import Sample
 
 logger = logging.getLogger(__package__)
 
@@ -255,10 +254,7 @@ def metrics_data(metrics: Iterable[Metric], resource: Mapping[str, str], since_m
 def _numbers(metric: Metric, times: tuple[int, int]) -> Iterator[tuple[str, Any]]:
     from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, NumberDataPoint, Sum  # noqa: PLC0415
 
-    by_name: dict[str, list[Sample]] = {}
-    for sample in metric.samples:
-        by_name.setdefault(sample.name, []).append(sample)
-    for name, samples in by_name.items():
+    for name, samples in grouped((sample.name, sample) for sample in metric.samples).items():
         points = [NumberDataPoint(sample.labels, *times, sample.value) for sample in samples]
         if metric.type == "counter":
             yield metric.name, Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)

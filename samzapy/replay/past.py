@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.envelope import Headers
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition, grouped
 from samzapy.api.system import (
     OffsetRange,
     OutgoingRecord,
@@ -107,11 +107,8 @@ def _rows(consumer: SystemConsumer, ssp: SystemStreamPartition, part: OffsetRang
 
 def batches_of(rows: Sequence[Row]) -> list[RecordBatch]:
     """The rows as one poll has them: one batch a partition, in the order of their first records."""
-    by_ssp: dict[SystemStreamPartition, list[Row]] = {}
-    for row in rows:
-        by_ssp.setdefault(row.ssp, []).append(row)
     result = []
-    for ssp, own in by_ssp.items():
+    for ssp, own in grouped((row.ssp, row) for row in rows).items():
         times, _, offsets, keys, values, headers, _ = (list(column) for column in zip(*own, strict=True))
         result.append(RecordBatch(ssp, offsets, keys, values, times, headers if any(headers) else None))
     return result

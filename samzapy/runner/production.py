@@ -20,7 +20,7 @@ from samzapy.admin.job_check import TRANSACTIONS, Warn, inspect_start, resolved
 from samzapy.admin.user_code import JobCode
 from samzapy.api.context import Context
 from samzapy.api.event_time import StateCheckpointTask
-from samzapy.api.stream import SystemStream
+from samzapy.api.stream import SystemStream, grouped
 from samzapy.api.system import StreamDescription
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig, checkpoint_stream, never_inputs, own_streams, state_checkpoint_stream
@@ -131,11 +131,7 @@ def checklist(seen: Surroundings, accepted: Collection[str] = ()) -> Iterator[tu
 
 def _grouped(found: Iterable[tuple[object, str | None]]) -> Iterator[str]:
     """One reason for all places that have the same."""
-    places: dict[str, list[str]] = {}
-    for place, reason in found:
-        if reason:
-            places.setdefault(reason, []).append(str(place))
-    for reason, named in places.items():
+    for reason, named in grouped((reason, str(place)) for place, reason in found if reason).items():
         more = f" and {len(named) - _MOST_NAMED} more" * (len(named) > _MOST_NAMED)
         yield type(reason)(f"{', '.join(named[:_MOST_NAMED])}{more}: {reason}")
 

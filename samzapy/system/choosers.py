@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import Choice, MessageChooser, RecordBatch, SystemConsumer, WaitingRecords
@@ -31,18 +30,11 @@ from samzapy.system.clients import LeaderEpochs
 Waiting = Mapping[SystemStreamPartition, WaitingRecords]
 
 
-class Chooser(Protocol):
-    """Chooses among partitions that have something waiting."""
-
-    def choose(self, waiting: Waiting, most: int) -> Choice | None:
-        """The next choice, of `most` records at most; None for nothing now. `waiting` is not empty."""
-
-
 class RoundRobin:
     """The partition that has waited longest for its turn, with everything it has: Samza's RoundRobinChooser."""
 
     def choose(self, waiting: Waiting, most: int) -> Choice:
-        """The first partition."""
+        """The first partition, with `most` records at most."""
         ssp = next(iter(waiting))
         return Choice(ssp, min(len(waiting[ssp]), most))
 
@@ -55,7 +47,7 @@ class JobsOwn:
         self._name = type(chooser).__name__
 
     def choose(self, waiting: Waiting, most: int) -> Choice | None:
-        """The choice of the job's chooser."""
+        """The choice of the job's chooser, of `most` records at most; None for nothing now."""
         try:
             choice = self._chooser.choose(waiting)
         except SamzapyError:
@@ -78,18 +70,14 @@ class Tiered:
     Samza's TieredPriorityChooser.
     """
 
-    def __init__(self, priority_of: Mapping[SystemStreamPartition, int], choosers: Mapping[int, Chooser]) -> None:
-        """`choosers` by priority, one for every value of `priority_of`."""
-        self._priority_of = priority_of
+    def __init__(self, choosers: Sequence[RoundRobin | JobsOwn]) -> None:
+        """`choosers`: one of each priority, the highest first."""
         self._choosers = choosers
 
-    def choose(self, waiting: Waiting, most: int) -> Choice | None:
-        """The choice of the highest tier that makes one."""
-        priority_of = self._priority_of
-        for priority in sorted({priority_of[ssp] for ssp in waiting}, reverse=True):
-            tier = {ssp: records for ssp, records in waiting.items() if priority_of[ssp] == priority}
-            choice = self._choosers[priority].choose(tier, most)
-            if choice is not None:
+    def choose(self, tiers: Sequence[Waiting], most: int) -> Choice | None:
+        """The choice of the highest tier that makes one. `tiers`: the waiting records of each priority."""
+        for chooser, waiting in zip(self._choosers, tiers, strict=True):
+            if waiting and (choice := chooser.choose(waiting, most)) is not None:
                 return choice
         return None
 
@@ -100,42 +88,45 @@ class Batching:
     When it has none left, the wrapped chooser is asked at once; nothing is waited for.
     """
 
-    def __init__(self, wrapped: Chooser, size: int) -> None:
+    def __init__(self, wrapped: Tiered, size: int) -> None:
         self._wrapped = wrapped
         self._size = size
         self._preferred: SystemStreamPartition | None = None
         self._left = 0
 
-    def choose(self, waiting: Waiting, most: int) -> Choice | None:
+    def choose(self, tiers: Sequence[Waiting], most: int) -> Choice | None:
         """The preferred partition, or a new one that is preferred from now on."""
         preferred = self._preferred
-        if preferred is not None and self._left > 0 and preferred in waiting:
-            records = min(self._left, len(waiting[preferred]), most)
-            self._left -= records
-            return Choice(preferred, records)
-        choice = self._wrapped.choose(waiting, min(self._size, most))
+        for waiting in tiers:
+            if preferred is not None and self._left > 0 and preferred in waiting:
+                records = min(self._left, len(waiting[preferred]), most)
+                self._left -= records
+                return Choice(preferred, records)
+        choice = self._wrapped.choose(tiers, min(self._size, most))
         if choice is not None:
             self._preferred, self._left = choice.ssp, self._size - choice.records
         return choice
 
 
-def chooser_of(config: JobConfig, ssps: Iterable[SystemStreamPartition]) -> Chooser | None:
-    """Batching( Tiered( the job's own chooser, or turns ) ), each only if it is configured. None if the job configures
-    no order among these partitions: then messages come as they arrive. Raises ConfigError."""
+def chooser_of(
+    config: JobConfig, ssps: Iterable[SystemStreamPartition]
+) -> tuple[Tiered | Batching, Mapping[SystemStreamPartition, int]] | None:
+    """Batching, if it is configured, of Tiered( the job's own chooser, or turns ), and the priorities. None if the job
+    configures no order among these partitions: then messages come as they arrive. Raises ConfigError."""
     streams, settings = {ssp: config.stream(ssp.system_stream) for ssp in ssps}, config.task.chooser
     if settings == ChooserConfig() and not any(item.bootstrap or item.priority >= 0 for item in streams.values()):
         return None
     own = load_chooser(config)
     priority_of = {ssp: _priority(stream) for ssp, stream in streams.items()}
-    choosers: dict[int, Chooser] = {}
-    for priority in set(priority_of.values()):
-        choosers[priority] = RoundRobin()
+    choosers: list[RoundRobin | JobsOwn] = []
+    for priority in sorted(set(priority_of.values()), reverse=True):
+        choosers.append(RoundRobin())
         if own is not None:
             chooser = own()
             chooser.init(config.context, frozenset(ssp for ssp in streams if priority_of[ssp] == priority))
-            choosers[priority] = JobsOwn(chooser)
-    result = Tiered(priority_of, choosers) if len(choosers) > 1 else next(iter(choosers.values()))
-    return Batching(result, settings.batch_size) if settings.batch_size > 0 else result
+            choosers[-1] = JobsOwn(chooser)
+    tiered = Tiered(choosers)
+    return Batching(tiered, settings.batch_size) if settings.batch_size > 0 else tiered, priority_of
 
 
 def load_chooser(config: JobConfig) -> type[MessageChooser] | None:
@@ -342,7 +333,8 @@ class ChoosingConsumer(SystemConsumer):
     def __init__(
         self,
         consumers: Mapping[str, SystemConsumer],
-        chooser: Chooser,
+        chooser: Tiered | Batching,
+        priority_of: Mapping[SystemStreamPartition, int],
         portion: Portion,
         *,
         most_waiting: int,
@@ -357,7 +349,10 @@ class ChoosingConsumer(SystemConsumer):
         self._max_idle_s = max_idle_s
         self._bootstrap = bootstrap
         self._buffers: dict[SystemStreamPartition, PartitionBuffer] = {}
-        self._waiting: dict[SystemStreamPartition, PartitionBuffer] = {}
+        priorities = sorted(set(priority_of.values()), reverse=True)
+        by_priority: dict[int, dict[SystemStreamPartition, PartitionBuffer]] = {priority: {} for priority in priorities}
+        self._tiers = list(by_priority.values())
+        self._tier_of = {ssp: by_priority[priority] for ssp, priority in priority_of.items()}
         self._paused: frozenset[SystemStreamPartition] = frozenset()
         self._full: set[SystemStreamPartition] = set()
         self._shut: frozenset[SystemStreamPartition] = frozenset()
@@ -400,7 +395,7 @@ class ChoosingConsumer(SystemConsumer):
     def pause(self, ssps: Collection[SystemStreamPartition]) -> None:
         before, self._paused = self._paused, frozenset(ssps)
         for ssp in self._paused - before:
-            self._waiting.pop(ssp, None)
+            self._tier_of[ssp].pop(ssp, None)
         self._offer(before - self._paused - self._shut)
 
     def held_back(self) -> set[SystemStreamPartition]:
@@ -413,9 +408,9 @@ class ChoosingConsumer(SystemConsumer):
             consumer.close()
 
     def _may_choose(self) -> bool:
-        if self._bootstrap is None or not self._waiting:
-            return bool(self._waiting)
-        return not self._bootstrap.awaits(self.position, self._waiting.keys() | self._paused)
+        if self._bootstrap is None or not any(self._tiers):
+            return any(self._tiers)
+        return not self._bootstrap.awaits(self.position, self._paused.union(*self._tiers))
 
     def _check_bootstrap(self) -> None:
         assert self._bootstrap is not None
@@ -425,7 +420,9 @@ class ChoosingConsumer(SystemConsumer):
 
     def _offer(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Make these partitions eligible; fetch partitions with too few waiting records."""
-        self._waiting.update((ssp, self._buffers[ssp]) for ssp in ssps if len(self._buffers[ssp]))
+        for ssp in ssps:
+            if len(self._buffers[ssp]):
+                self._tier_of[ssp][ssp] = self._buffers[ssp]
         self._pause()
 
     def _poll_all(self, timeout_s: float, max_records: int) -> None:
@@ -442,24 +439,21 @@ class ChoosingConsumer(SystemConsumer):
             buffer = self._buffers[ssp]
             buffer.add(batch)
             if ssp not in self._paused and ssp not in self._shut:
-                self._waiting[ssp] = buffer
+                self._tier_of[ssp][ssp] = buffer
             if ssp not in self._full and (len(buffer) >= self._most_waiting or buffer.size >= MOST_WAITING_BYTES):
                 self._full.add(ssp)
                 self._pause()
 
     def _choose(self, most: int) -> list[RecordBatch]:
         chosen: list[RecordBatch] = []
-        while most > 0 and self._waiting:
-            choice = self._chooser.choose(self._waiting, most)
-            if choice is None:
-                break
+        while most > 0 and (choice := self._chooser.choose(self._tiers, most)) is not None:
             taken = self._take(*choice)
             chosen += taken
             most -= sum(len(batch.offsets) for batch in taken)
         return chosen
 
     def _take(self, ssp: SystemStreamPartition, records: int) -> list[RecordBatch]:
-        buffer = self._waiting.pop(ssp)
+        buffer = self._tier_of[ssp].pop(ssp)
         taken = []
         while records > 0 and len(buffer):
             batch = buffer.take(records)
@@ -467,7 +461,7 @@ class ChoosingConsumer(SystemConsumer):
             taken.append(batch)
         if len(buffer):
             # Behind the others: it has just had its turn.
-            self._waiting[ssp] = buffer
+            self._tier_of[ssp][ssp] = buffer
         if ssp in self._full and len(buffer) <= self._most_waiting // 2 and buffer.size <= MOST_WAITING_BYTES // 2:
             self._full.discard(ssp)
             self._pause()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, closing
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition, grouped
 from samzapy.api.system import (
     OffsetRange,
     StreamDescription,
@@ -342,10 +342,7 @@ class KnownStreams:
 
 def _by_system(places: Iterable[_Place]) -> dict[str, list[_Place]]:
     """Streams or partitions, each once, in order."""
-    result: dict[str, list[_Place]] = {}
-    for place in sorted(set(places)):
-        result.setdefault(place.system, []).append(place)
-    return result
+    return grouped((place.system, place) for place in sorted(set(places)))
 
 
 def job_clients(

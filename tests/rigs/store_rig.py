@@ -1,10 +1,11 @@
-"""The job file of a store, the files of a store, and a clock on which time passes by itself."""
+"""A job file of a store, the files of a store, a clock on which time passes by itself, partitions that count."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.stores import StoreConfig
 from samzapy.storage.local.directory import LocalFiles, store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
@@ -33,6 +34,22 @@ def local_files(base: Path) -> LocalFiles:
     spec = StoreSpec(StoreConfig("s", "rocksdb", "string", "string"), RocksDbStorageEngineFactory())
     path = store_directory(base, "job-1", "s", "Partition 0")
     return LocalFiles(spec, path, ManualClock(wall_ms=17), lock_wait_s=0.0)
+
+
+class Hashed(SystemStreamPartition):
+    """Counts the look-ups of all partitions of this class."""
+
+    count = 0
+
+    def __hash__(self):
+        Hashed.count += 1
+        return super().__hash__()
+
+    @classmethod
+    def many(cls, stream):
+        """A hundred partitions of a stream; the count begins."""
+        cls.count = 0
+        return [cls("mem", stream, number) for number in range(100)]
 
 
 class TickingClock(ManualClock):

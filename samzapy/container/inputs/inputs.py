@@ -11,7 +11,7 @@ from typing import NamedTuple
 from samzapy.api.context import MetricsRegistry
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.serde import Serde
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition, grouped
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.api.task import AsyncStreamTask, BatchTask, CoroutineTask
 from samzapy.clock import Clock
@@ -301,12 +301,12 @@ def container_inputs(
     finished: set[SystemStreamPartition] = set()
     size = most = task.poll_batch_size or (_POLL_OF_BATCHES if batches else _POLL)
     consumers = {system: clients.consumer(system) for system in sorted({ssp.system for ssp in ssps})}
-    if (chooser := chooser_of(config, ssps)) is not None:
+    if (chosen := chooser_of(config, ssps)) is not None:
         if any(isinstance(item.task, (AsyncStreamTask, CoroutineTask)) for item in tasks):
             most = min(most, _PORTIONS_IN_FLIGHT * task.asynchronous.max_concurrency * len(tasks))
         choosing = ChoosingConsumer(
             consumers,
-            chooser,
+            *chosen,
             Portion(clock, most),
             most_waiting=2 * size,
             max_idle_s=task.max_idle_ms / 1000.0,
@@ -331,12 +331,14 @@ def _bootstrap(
 ) -> Bootstrap | None:
     """The gate before all other streams. If a partition ends before its head, its end counts as its head. `finished`:
     the live set of the partitions that have ended."""
-    gated = {ssp for task in tasks for ssp in task.offsets if config.stream(ssp.system_stream).bootstrap}
-    if not gated:
+    readers = grouped(
+        (ssp, task) for task in tasks for ssp in task.offsets if config.stream(ssp.system_stream).bootstrap
+    )
+    if not readers:
         return None
-    heads = {ssp: min(head, ends.get(ssp, head)) for ssp, head in clients.ends(gated).items()}
+    heads = {ssp: min(head, ends.get(ssp, head)) for ssp, head in clients.ends(readers).items()}
 
     def processed(ssp: SystemStreamPartition) -> int:
-        return min(task.offsets[ssp] for task in tasks if ssp in task.offsets)
+        return min(task.offsets[ssp] for task in readers[ssp])
 
     return Bootstrap(heads, processed, metrics.gauge("inputs", "bootstrap-remaining").set, finished, clock)

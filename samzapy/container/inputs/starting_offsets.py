@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.context import MetricsRegistry
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition, grouped
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.records import Startpoint, Target, pending, starting_offset
 from samzapy.config.guarantee_warnings import GUARANTEE
@@ -48,9 +48,11 @@ class StartingPositions:
         """The start of every task; counts the offsets that it skips or repeats, and logs those that a first start
         leaves out. `ends`: where the run ends. Raises OffsetOutOfRange, UnknownStream, PositionVoid."""
         starts: dict[str, TaskStart] = {}
+        of_partition = grouped((each.ssp, each) for each in startpoints)
         by_default: dict[SystemStreamPartition, int] = {}
         for task in self._model.tasks:
-            start = starts[task.name] = self._start(task, checkpoints[task.name], startpoints)
+            own = [each for ssp in task.ssps for each in of_partition.get(ssp, ())]
+            start = starts[task.name] = self._start(task, checkpoints[task.name], own)
             committed = {} if start.checkpoint is None else start.checkpoint.input_offsets
             count_moves(committed, start.offsets, self._metrics)
             by_default |= {ssp: start.offsets[ssp] for ssp in start.offsets.keys() - committed.keys() - start.pinned}

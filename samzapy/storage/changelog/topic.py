@@ -22,7 +22,7 @@ from contextlib import closing, contextmanager
 from itertools import chain
 from typing import NamedTuple
 
-from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition, grouped
 from samzapy.api.system import (
     OffsetRange,
     RecordBatch,
@@ -121,10 +121,7 @@ class Changelogs:
         """`partitions`: the changelog partitions of the tasks. Raises as `usable`."""
         self._partitions = partitions
         self._found: dict[str, tuple[StreamDescription, Mapping[SystemStreamPartition, OffsetRange]]] = {}
-        by_system: dict[str, list[StoreConfig]] = {}
-        for config in stores:
-            if config.changelog is not None:
-                by_system.setdefault(config.changelog.system, []).append(config)
+        by_system = grouped((config.changelog.system, config) for config in stores if config.changelog is not None)
         for system, logged in by_system.items():
             self._find(admin_of(system), logged)
 

@@ -25,6 +25,7 @@ import msgpack
 
 from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
+from samzapy.api.stream import grouped
 from samzapy.config.stores.engines import HeapKeys, read_engine
 from samzapy.errors import StoreRefused
 from samzapy.storage.views import check_lengths, key, names
@@ -271,9 +272,7 @@ class HeapStore:
         """
         check_lengths(items, scores, scores if groups is None else groups)
         packed = list(map(self._checked, items, scores))
-        places: dict[str, list[int]] = {}
-        for place, group in enumerate(groups or [""] * len(packed)):
-            places.setdefault(group, []).append(place)
+        places = grouped(zip(groups or [""] * len(packed), range(len(packed)), strict=True))
         for group in places:
             self._blocks(group)
         result = [False] * len(packed)

@@ -9,7 +9,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from samzapy.api.envelope import Headers
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStreamPartition, grouped
 from samzapy.api.system import ColumnProducer, OutgoingColumns
 from samzapy.errors import (
     EnvironmentFailure,
@@ -72,9 +72,7 @@ class PendingRecords:
         if isinstance(columns.partitions, int):
             self._queue(stream, columns.partitions, (keys, values, stamps, headers))
             return
-        places: dict[int, list[int]] = {}
-        for place, partition in enumerate(self._partitions(columns, keys, absent)):
-            places.setdefault(partition, []).append(place)
+        places = grouped(zip(self._partitions(columns, keys, absent), count(), strict=False))
         for partition, chosen in places.items():
             own = [[column[place] for place in chosen] for column in (keys, values, stamps, headers)]
             self._queue(stream, partition, own)

@@ -23,17 +23,10 @@ from samzapy.job.lease import TaskProgress
 from samzapy.metrics import Registry
 from samzapy.operators.persistent import Distinct, NonWindowState, PersistentTask, Sum, WindowState
 from samzapy.operators.persistent.task import next_time
+from samzapy.testing import ManualClock
 
 INTERVAL = 8
 OUT = SystemStream("m", "out")
-
-
-class StandingClock:
-    def monotonic(self):
-        return 0.0
-
-    def wall_ms(self):
-        return 0
 
 
 class IdsTask(PersistentTask):
@@ -88,11 +81,11 @@ class TaskRig:
             INTERVAL,
             self.job_clock,
             self.offsets,
-            StandingClock(),
+            ManualClock(0),
             committed=self.committed is not None,
             reset=False,
         )
-        self.clock = EventClock(self.offsets, StandingClock(), exact=True)
+        self.clock = EventClock(self.offsets, ManualClock(0), exact=True)
         self.task = IdsTask(self.make)
         context = ContainerTaskContext(self.name, {}, self.offsets, Registry(), 1, checkpoints=self.kept)
         self.task.init(Context(JobContext("j", "1", {}), ContainerContext("0", Registry()), context))
@@ -158,7 +151,7 @@ actions = st.lists(
 
 def run_job(logs, made, plan, check):
     """Two tasks of two partitions each, over `plan`, then to the ends of their inputs."""
-    clocks = Clocks(["a", "b"], KeptClocks(), 1e9, StandingClock())
+    clocks = Clocks(["a", "b"], KeptClocks(), 1e9, ManualClock(0))
     partitions = [SystemStreamPartition("m", "in", number) for number in range(4)]
     rigs = [
         TaskRig(name, dict(zip(own, logs[at : at + 2], strict=True)), made, lambda: clocks.kept)

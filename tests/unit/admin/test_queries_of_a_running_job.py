@@ -10,26 +10,22 @@ import pytest
 from samzapy.admin.queries import JobQueries, StoreEntry
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.logs import PageAddress, log_folder
+from samzapy.testing import ManualClock
 
 INDEX = {"stores": [{"name": "counts", "text_keys": True}, {"name": "numbers", "text_keys": False}], "partitions": [0]}
 ENTRY = {"store": "counts", "key": "a", "value": [1], "partition": 2, "as_of": 17}
 
 
-class Clock:
+class Clock(ManualClock):
     """Stands still but for its waits."""
 
     def __init__(self):
-        self.now, self.waits = 100.0, []
-
-    def monotonic(self):
-        return self.now
-
-    def wall_ms(self):
-        return 0
+        super().__init__()
+        self.waits = []
 
     def wait(self, seconds):
         self.waits.append(seconds)
-        self.now += seconds
+        self.advance(seconds)
 
 
 class Driver:

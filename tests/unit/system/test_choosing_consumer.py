@@ -3,6 +3,7 @@
 from uuid import uuid4
 
 import pytest
+from rigs.store_rig import Hashed
 
 from samzapy import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
@@ -16,26 +17,26 @@ URGENT, SLOW = (SystemStreamPartition("mem", stream, 0) for stream in ("urgent",
 class Rig:
     """A choosing consumer over the streams `urgent` and `slow` of a cluster of its own."""
 
-    def __init__(self, most=1_000, most_waiting=100, bootstrap=None):
+    def __init__(self, most=1_000, most_waiting=100, bootstrap=None, priorities=None):
         settings = SystemSettings("mem", "memory", properties={"cluster": str(uuid4())})
         factory = MemorySystemFactory()
         admin = factory.admin(settings, "test")
         for stream in ("urgent", "slow"):
-            admin.create(StreamSpec(stream, 1))
+            admin.create(StreamSpec(stream, 100))
         self.producer = factory.producer(settings, "test")
         self.inner = factory.consumer(settings, "test")
-        chooser = Tiered({URGENT: 1, SLOW: 0}, {1: RoundRobin(), 0: RoundRobin()})
         self.consumer = ChoosingConsumer(
             {"mem": self.inner},
-            chooser,
+            Tiered([RoundRobin(), RoundRobin()]),
+            priorities or {URGENT: 1, SLOW: 0},
             Portion(ManualClock(), most),
             most_waiting=most_waiting,
             max_idle_s=0.01,
             bootstrap=bootstrap,
         )
 
-    def send(self, stream, count):
-        self.producer.send([OutgoingRecord(stream, b"k", b"v", 0) for _ in range(count)])
+    def send(self, stream, count, partition=0):
+        self.producer.send([OutgoingRecord(stream, b"k", b"v", partition) for _ in range(count)])
         self.producer.flush()
 
     def poll(self, most=1_000):
@@ -75,6 +76,16 @@ def test_a_paused_partition_keeps_what_waits_until_it_is_resumed(rig):
     assert rig.poll() == []
     rig.consumer.pause([])
     assert rig.poll() == [(SLOW, 10, 19)]
+
+
+def test_a_choice_looks_at_few_of_the_partitions_that_wait():
+    ssps = Hashed.many("slow")
+    rig = Rig(priorities={ssp: ssp.partition % 2 for ssp in ssps})
+    for ssp in ssps:
+        rig.send("slow", 1, ssp.partition)
+    rig.consumer.start(dict.fromkeys(ssps, 0))
+    assert [ssp for ssp, *_ in rig.poll() + rig.poll()] == ssps[1::2] + ssps[::2]
+    assert Hashed.count < 50 * len(ssps)
 
 
 def test_nothing_but_the_bootstrap_partition_is_fetched_until_what_was_handed_out_is_processed():

@@ -89,10 +89,11 @@ def test_a_foreign_record_in_a_run_ends_it_and_sets_the_store_aside(tmp_path, gu
         job.run()
 
 
-def test_a_foreign_record_in_the_place_of_a_control_record_is_found(tmp_path):
-    job = job_with(tmp_path)
-    # Between the records of a commit and the end of its transaction.
-    arm("commit.5a", 2, lambda _: write_as_somebody_else(job))
+# In the place of a control record: between the records of a commit and the end of its transaction.
+@pytest.mark.parametrize(("step", "transactions"), [("commit.5a", "true"), ("commit.1", "false")])
+def test_a_foreign_record_is_found_while_the_job_runs(tmp_path, step, transactions):
+    job = job_with(tmp_path, **{"task.state.transactions": transactions})
+    arm(step, 2, lambda _: write_as_somebody_else(job))
     job.send((0, "a", {"id": 3, "do": "commit"}), (0, "a", {"id": 4}))
     with pytest.raises(ForeignRecords):
         job.run()
@@ -195,13 +196,6 @@ def test_a_successors_records_are_not_foreign_to_a_late_restore(tmp_path):
     with pytest.raises(JobTakenOver):
         old.run()
     assert job.changelog() == {"a": 4}
-
-
-def test_without_transactions_a_foreign_record_is_found_while_the_job_runs(tmp_path):
-    job = job_with(tmp_path, **{"task.state.transactions": "false"})
-    arm("commit.1", 2, lambda _: write_as_somebody_else(job))
-    with pytest.raises(ForeignRecords):
-        job.run()
 
 
 def test_a_checkpoint_outside_transactions_says_nothing_of_foreign_records(tmp_path):

@@ -12,26 +12,13 @@ from samzapy.clock import TimeBound
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.tasks.synchronous import StrictProcessing
 from samzapy.container.tasks.task_instance import TaskInstance, TaskStart, UserSide
-from samzapy.testing import TaskTestDriver
+from samzapy.testing import ManualClock, TaskTestDriver
 
 A, B = (Ssp("mem", "in", number) for number in range(2))
 
 
 def at(ssp, *times):
     return [IncomingMessageEnvelope(ssp, offset, None, None, event_time=time) for offset, time in enumerate(times)]
-
-
-class Seconds:
-    """A monotonic clock that a test moves."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def wall_ms(self):
-        return int(self.now * 1000)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +34,7 @@ class Seconds:
 )
 @pytest.mark.parametrize("later", [False, True], ids=["processed", "accepted"])
 def test_a_time_too_far_ahead_of_the_wall_clock_moves_no_clock(exact, times, now, ahead, later, caplog):
-    seconds, counted, offsets = Seconds(), Counter(), {A: 0}
+    seconds, counted, offsets = ManualClock(0), Counter(), {A: 0}
     bound = TimeBound(1_000, seconds.wall_ms, counted.inc)
     clock = EventClock(offsets, seconds, exact=exact, bound=bound)
     if later:
@@ -58,7 +45,7 @@ def test_a_time_too_far_ahead_of_the_wall_clock_moves_no_clock(exact, times, now
         clock.passed(A, at(A, *times))
     assert (clock.now, counted.count, len(caplog.messages)) == (now, ahead, ahead > 0)
     assert all("task.event.time.max.ahead.ms (1000)" in line for line in caplog.messages)
-    seconds.now = 1.0
+    seconds.advance(1.0)
     clock.passed(A, at(A, 2_000))
     assert (clock.now, counted.count) == (2_000, ahead)
 
@@ -89,7 +76,7 @@ class PlainTask(StreamTask):
 
 def instance(task, *, exact):
     offsets = {A: 0, B: 0}
-    clock = EventClock(offsets, Seconds(), exact=exact)
+    clock = EventClock(offsets, ManualClock(0), exact=exact)
     return TaskInstance("Partition 0", UserSide(task, None), None, TaskStart(offsets), clock)
 
 

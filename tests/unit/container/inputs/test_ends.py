@@ -1,17 +1,21 @@
 """The ends of inputs: nothing from an end on is handed out, decoded or lost, in however many batches it was polled."""
 
 from functools import partial
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
+from rigs.store_rig import Hashed
 
 from samzapy import SystemStream, SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemSettings
+from samzapy.config.loader import load_job
 from samzapy.container.inputs.decode import Decoder
-from samzapy.container.inputs.inputs import Inputs, PollLimits, RawRecords
+from samzapy.container.inputs.inputs import Inputs, PollLimits, RawRecords, _bootstrap
 from samzapy.errors import SerdeError
+from samzapy.metrics import Registry
 from samzapy.serializers.documents import JsonSerde
-from samzapy.system.choosers import Bootstrap, ChoosingConsumer, Portion, RoundRobin
+from samzapy.system.choosers import Bootstrap, ChoosingConsumer, Portion, RoundRobin, Tiered
 from samzapy.system.local.factory import LocalConsumer, MemorySystemFactory
 from samzapy.testing import ManualClock
 
@@ -42,7 +46,8 @@ class Rig:
             bootstrap = head and Bootstrap({IN: head}, self.processed.__getitem__, lambda left: None, finished)
             self.consumer = ChoosingConsumer(
                 {"mem": self.consumer},
-                RoundRobin(),
+                Tiered([RoundRobin()]),
+                {IN: 0, OTHER: 0},
                 Portion(ManualClock(), 100),
                 most_waiting=100,
                 max_idle_s=0.01,
@@ -139,6 +144,20 @@ def test_a_bootstrap_partition_has_caught_up_once_its_messages_are_done():
     assert rig.poll(OTHER) == [], "a message of the bootstrap partition is in flight"
     rig.processed[IN] = 8
     assert rig.poll(OTHER) == [0]
+
+
+def test_a_bootstrap_partition_is_looked_up_in_the_tasks_that_read_it_only():
+    stream = {"samza.bootstrap": "true", "samza.offset.default": "oldest"}
+    keys = {"job.name": "x", "task.class": "a:B", "task.inputs": "mem.in", "systems.mem.samza.factory": "memory"}
+    config = load_job(keys | {f"systems.mem.streams.in.{key}": value for key, value in stream.items()})
+    ssps = Hashed.many("in")
+    tasks = [SimpleNamespace(offsets={ssp: 5}) for ssp in ssps]
+    ends = SimpleNamespace(ends=lambda asked: dict.fromkeys(asked, 5))
+    gate = _bootstrap(config, ends, {}, tasks, set(), Registry(), ManualClock())
+    for ssp in ssps:
+        gate.released(RecordBatch(ssp, [4], [None], [None], [0]))
+    assert gate.check(lambda _: 5)
+    assert Hashed.count < 50 * len(ssps)
 
 
 def test_a_bootstrap_partition_that_ends_before_its_head_holds_none_back():

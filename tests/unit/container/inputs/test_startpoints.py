@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 from jobs.memory_job import MemoryJob
+from rigs.store_rig import Hashed
 
 from samzapy import InitableTask, StreamTask
 from samzapy.admin.positions import Move, move_positions, write_startpoints
@@ -134,6 +135,14 @@ def test_one_for_all_stays_for_the_tasks_that_have_yet_to_follow_it():
     assert pending_of_all([for_all], tasks, nobody, 2_000) == [for_all]
     assert pending_of_all([for_all, own], tasks, followed, 2_000) == [replace(for_all, task="b"), own]
     assert pending_of_all([replace(for_all, ssp=SystemStreamPartition("mem", "gone", 0))], tasks, nobody, 2_000) == []
+
+
+def test_a_startpoint_is_looked_at_for_the_tasks_that_read_its_partition_only():
+    ssps = Hashed.many("in")
+    tasks = {str(ssp): [ssp] for ssp in ssps}
+    written = [Startpoint("a", ssp, "2", 1_000) for ssp in ssps]
+    assert pending_of_all(written, tasks, dict.fromkeys(tasks), 2_000) == written
+    assert Hashed.count < 50 * len(ssps)
 
 
 def test_a_startpoint_that_leads_nowhere_is_passed_over(job, caplog):

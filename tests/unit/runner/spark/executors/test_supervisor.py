@@ -4,6 +4,7 @@ import re
 
 import pytest
 from jobs.job_models import job_model
+from rigs.store_rig import TickingClock
 
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.status import ContainerFailure
@@ -22,20 +23,6 @@ GOES_ON = "goes on"
 @pytest.fixture(autouse=True)
 def quick_steps(monkeypatch):
     monkeypatch.setattr(supervisor_module, "PACE_S", 0.001)
-
-
-class QuickClock:
-    """Every question takes a moment."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        self.now += 0.2
-        return self.now
-
-    def wall_ms(self):
-        return 1_000
 
 
 class Attempt:
@@ -148,7 +135,7 @@ def fails(at=0, *, permanent=False, exit_code=1):
 
 @pytest.fixture
 def clock():
-    return QuickClock()
+    return TickingClock(0.2)
 
 
 @pytest.fixture
@@ -260,7 +247,7 @@ def test_a_container_that_vanishes_while_it_stops_is_a_failure(spark_of, clock):
             supervisor.stop()
         elif status.stopping and status.containers[0].state == "running":
             spark.ends("0")
-            clock.now += 15.0
+            clock.advance(15.0)
 
     spark.on_status = on_status
     with pytest.raises(StoppedUncommitted, match="container 1: lost without a last report"):
@@ -277,7 +264,7 @@ def test_a_container_that_has_ended_well_for_spark_has_committed(spark_of, clock
             supervisor.stop()
         elif spark.leases:
             spark.started[0].end()
-            clock.now += 15.0
+            clock.advance(15.0)
 
     spark.on_status = on_status
     assert supervisor.run().stopping
@@ -333,7 +320,7 @@ def test_the_worker_of_a_container_that_is_silent_for_longer_than_its_lease_is_k
             for attempt in spark.started:
                 attempt.end("a Python worker was killed")
         elif spark.submitted and not spark.killed:
-            clock.now += 5.0
+            clock.advance(5.0)
 
     spark.on_status = on_status
     status = spark.supervise().run()
