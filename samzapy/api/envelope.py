@@ -126,11 +126,13 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def whole_ms(timestamp: int) -> int:
-    """The timestamp as an int. Raises TypeError if it is not a whole number."""
+    """The timestamp as an int. Raises TypeError if it is not a whole number of 64 bits."""
     try:
-        return index(timestamp)
+        if -(2**63) <= (whole := index(timestamp)) < 2**63:
+            return whole
     except TypeError:
-        raise TypeError(f"timestamp: expected whole milliseconds since 1970, got {timestamp!r}") from None
+        pass
+    raise TypeError(f"timestamp: expected whole milliseconds since 1970, got {timestamp!r}")
 
 
 class OutgoingMessageEnvelope:
@@ -141,9 +143,8 @@ class OutgoingMessageEnvelope:
     2. `headers` are (name, bytes or None) pairs. `timestamp` is milliseconds since 1970, None for now. Kafka's
        client cannot send the time 0: it arrives as 1.
     3. A message of None is a tombstone.
-    4. The stream is a SystemStream, never its text: `collector.send` raises TypeError for "kafka.out".
-
-    Raises TypeError for other headers, and for a timestamp that is not an integer.
+    4. The stream is a SystemStream, never its text: `collector.send` raises TypeError for "kafka.out". So does this
+       class for other headers, and for a timestamp that is not an integer of 64 bits.
     """
 
     __slots__ = ("headers", "key", "message", "partition_key", "system_stream", "timestamp")
@@ -195,8 +196,7 @@ class OutputId(NamedTuple):
             if name == ID_HEADER:
                 text = (value or b"").decode()
                 if not text.startswith(_VERSION):
-                    version = text.partition(":")[0]
-                    raise ValueError(f"header {ID_HEADER} has version {version!r:.50}: this samzapy knows 2")
+                    raise ValueError(f"header {ID_HEADER}: expected version 2, got {text.partition(':')[0]!r:.50}")
                 source, offset, number = text.rsplit(":", 2)
                 return cls(source, int(offset), int(number))
         return None

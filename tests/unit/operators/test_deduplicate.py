@@ -48,7 +48,7 @@ def test_two_sources_are_never_spelled_alike(left, right):
 
 
 def test_an_output_id_of_a_later_version_is_refused_and_not_dropped(seen):
-    with pytest.raises(ValueError, match="header samzapy-id has version '3': this samzapy knows 2"):
+    with pytest.raises(ValueError, match="header samzapy-id: expected version 2, got '3'"):
         Deduplicator(seen.store).is_new_id(message(b"3:a:b:c"))
 
 

@@ -22,6 +22,7 @@ SENT = {
     "headers": lambda: OutgoingMessageEnvelope(SystemStream("mem", "out"), 1, headers={"a": b"1"}),
     "text header": lambda: OutgoingMessageEnvelope(SystemStream("mem", "out"), 1, headers=[("a", "1")]),
     "time": lambda: OutgoingMessageEnvelope(SystemStream("mem", "out"), 1, timestamp=1.5),
+    "late": lambda: OutgoingMessageEnvelope(SystemStream("mem", "out"), 1, timestamp=2**63),
 }
 REASONS = {
     "unknown": "ValueError: cannot send to nope.x: system 'nope' is not configured; known: mem, or "
@@ -38,6 +39,7 @@ REASONS = {
     "headers": "TypeError: headers: expected (str, bytes or None) pairs, got {'a': b'1'}",
     "text header": "TypeError: headers: expected (str, bytes or None) pairs, got [('a', '1')]",
     "time": "TypeError: timestamp: expected whole milliseconds since 1970, got 1.5",
+    "late": "TypeError: timestamp: expected whole milliseconds since 1970, got 9223372036854775808",
 }
 
 
