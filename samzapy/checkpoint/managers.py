@@ -84,13 +84,8 @@ class TopicCheckpointManager(CheckpointManager):
 
     def start(self) -> None:
         admin = self._admin()
-        if admin.create(self._spec):
-            return
-        topic = admin.describe(self._spec.stream)
-        if topic is None:
-            return
-        policy = topic.setting("cleanup.policy") or "compact"
-        if policy != "compact":
+        topic = None if admin.create(self._spec) else admin.describe(self._spec.stream)
+        if topic is not None and (policy := topic.setting("cleanup.policy") or "compact") != "compact":
             raise EnvironmentFailure(f"checkpoint topic {topic.stream} must be compact (is {policy}): it would be lost")
 
     def read(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
@@ -180,7 +175,10 @@ class TopicCheckpointManager(CheckpointManager):
     def _bound(self) -> int | None:
         """The present high watermark, None without a topic. Makes the reader if there is none."""
         if self._reader is not None:
-            return self._admin().offsets([self._ssp])[self._ssp].upcoming
+            upcoming = self._admin().offsets([self._ssp])[self._ssp].upcoming
+            if upcoming >= self._reader.position(self._ssp):
+                return upcoming
+            self.close()  # another topic has the name by now
         if self._admin().describe(self._spec.stream) is None:
             return None
         bound = self._admin().offsets([self._ssp])[self._ssp]

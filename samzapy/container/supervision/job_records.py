@@ -31,7 +31,7 @@ from samzapy.checkpoint.managers import one_pass
 from samzapy.checkpoint.records import read_owner
 from samzapy.clock import SYSTEM_CLOCK, Clock, boot_id, process_start
 from samzapy.config.job import JobConfig
-from samzapy.errors import JobTakenOver, RestoreError
+from samzapy.errors import EnvironmentFailure, JobTakenOver, RestoreError
 from samzapy.strict_json import convert
 from samzapy.system.clients import SystemClients, job_clients
 
@@ -155,8 +155,7 @@ class RunEnd:
         if self.failed:
             # Not under the key `run`: every version takes that for the end of the run.
             return {"failed": self.run}
-        more = {"again": True} if self.again else {}
-        return {"run": self.run, "drained": self.drained, **more}
+        return {"run": self.run, "drained": self.drained, **({"again": True} if self.again else {})}
 
     @classmethod
     def read(cls, checkpoints: CheckpointManager, run: JobRun) -> RunEnd | None:
@@ -187,10 +186,12 @@ class Ownership:
         return self.run_id is not None and self._records.kept
 
     def check(self, checkpoints: CheckpointManager) -> None:
-        """Raise JobTakenOver if the record names a newer run."""
+        """Raise JobTakenOver if the record names a newer run, EnvironmentFailure if it is gone."""
         if self.run_id is None:
             return
         owner = read_owner(checkpoints)
+        if owner is None and self._records.kept:
+            raise EnvironmentFailure(f"job '{self.job_name}': the owner's record is gone: were checkpoints deleted?")
         if owner is not None and owner.id != self.run_id:
             raise JobTakenOver.by(self.job_name, owner.started_ms, owner.host, owner.pid)
 
@@ -238,11 +239,9 @@ class Ownership:
             return True
         return None if end is None else not end.failed
 
-    @contextmanager
-    def one_request(self) -> Iterator[None]:
+    def one_request(self) -> AbstractContextManager[None]:
         """A context in which all polls and questions cost one request to the broker."""
-        with one_pass(self._records.checkpoints):
-            yield
+        return one_pass(self._records.checkpoints)
 
     def note_end(self, *, again: bool, drained: bool = False) -> None:
         """Record that this run has ended, whether it has `drained`, and whether its process starts the job `again`.

@@ -193,6 +193,16 @@ def test_an_owner_is_seen_by_a_manager_that_has_read_before_it_was_written(new_m
     other.close()
 
 
+def test_a_topic_that_was_created_again_is_read_from_its_beginning(system, topic, stream):
+    watching = topic()
+    watching.start()
+    write_owner(watching, JobRun("own", 1, "here", 2))
+    assert read_owner(watching).id == "own"
+    system.admin.delete(stream)
+    topic().start()
+    assert read_owner(watching) is None
+
+
 def test_a_record_and_a_checkpoint_in_a_transaction_count_when_that_does(system, topic):
     manager = topic()
     manager.start()

@@ -10,6 +10,7 @@ from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
 from samzapy.checkpoint.states import state_checkpoints
 from samzapy.config.loader import load_job
+from samzapy.container.supervision.job_records import Ownership
 from samzapy.errors import ConfigError, EnvironmentFailure, StoreDiskFailed, UnknownStream
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
@@ -180,6 +181,17 @@ def test_a_joined_input_that_grew_to_a_multiple_still_meets_the_other(admin):
     admin.grow("in", 4)
     model = prepare(load_job(JOINING | STORE)).model
     assert {(ssp.stream, ssp.partition) for ssp in model.tasks[1].ssps} == {("in", 1), ("in", 3), ("other", 1)}
+
+
+def test_a_run_whose_checkpoint_topic_was_created_again_says_so(admin):
+    admin.create(StreamSpec("in", 1))
+    prepared = prepare(load_job(JOB))
+    ownership = Ownership.of(prepared.config, prepared.run_id)
+    ownership.poll()
+    admin.delete(CHECKPOINTS)
+    admin.create(StreamSpec(CHECKPOINTS, 1, {"cleanup.policy": "compact"}))
+    with pytest.raises(EnvironmentFailure, match="the owner's record is gone"):
+        ownership.poll()
 
 
 def test_a_changelog_that_would_lose_state_is_refused(admin):
