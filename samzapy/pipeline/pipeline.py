@@ -90,8 +90,7 @@ class Pipeline:
                 if step.stream in written or not sources.isdisjoint(in_order([step])):
                     reason = "connects steps, and the pipeline has an input or output of that name: give key_by a name="
                     raise ConfigError.of(step.name, str(step.stream), reason)
-                readers = [item for item in self._steps if not sources.isdisjoint(item.inputs)]
-                step.carry_for(readers)
+                step.carry_for([item for item in self._steps if not sources.isdisjoint(item.inputs)])
         return Plan(self.name, in_order(self._steps))
 
     @cached_property
@@ -116,9 +115,13 @@ class Pipeline:
                 checked(given[part], *ARGUMENTS[part])
         users = (item for item in walk_stack(None) if item[0].f_globals.get("__package__") != "samzapy.pipeline")
         step.line = next((f"{frame.f_code.co_filename.rpartition('/')[2]}:{line}" for frame, line in users), "")
-        step.name = free_name(name, {STEPS, TIMERS, *(item.name for item in self._steps)})
+        step.name = self.free(name)
         self._steps.append(step)
         return step
+
+    def free(self, name: str) -> str:
+        """The name, with a number behind it if a step or a store of the pipeline has it."""
+        return free_name(name, {STEPS, TIMERS, *(item.name for item in self._steps)})
 
     def repartition(self, step: Step, path: str, name: str = "", kind: type[Through] = Through) -> Stream:
         """The messages of a step behind a stream of the job. Without a name of its own a step has one such stream,
@@ -144,7 +147,9 @@ class _Flow:
         self.pipeline, self.step, self.path = pipeline, step, path
 
     def named(self, name: str, kind: str) -> str:
-        """The name of a step that follows. Raises ConfigError."""
+        """The name of a step that follows. Raises ConfigError for one that cannot be a name, or is another step's."""
+        if name and (free := self.pipeline.free(name)) != name:
+            raise ConfigError.of("name of a step", name, f"a name that no other step has, such as {free}")
         return check_name("name of a step", name) if name else f"{self.path}-{kind}"
 
     def to(self, stream: str) -> None:
@@ -186,9 +191,8 @@ class Stream(_Flow):
 
     def key_by(self, function: Callable[..., Any], *, name: str = "") -> Stream:
         """The messages under another key, as text. A step with state sends them through `PIPELINE-by-FIELD`."""
-        path = check_name("name of a step", name) if name else f"by-{name_of(function)}"
-        step = KeyBy(inputs=(self.step,), function=function, value_type=self.step.value_type)
-        self.pipeline.add(step, path)
+        path = self.named(name, "") if name else f"by-{name_of(function)}"
+        step = self.pipeline.add(KeyBy(inputs=(self.step,), function=function, value_type=self.step.value_type), path)
         result = Stream(self.pipeline, step, step.name)
         result.keyed = False
         return result
@@ -269,8 +273,8 @@ class Stream(_Flow):
             return self._lookup(other, joiner, how, on, name)
         if within is None or on is not None:
             raise ValueError("a join of two streams needs within=Within(...), and takes no on=...: it is by key")
-        sides = _sides(how, "inner", "left", "outer")
-        return self._join(other, joiner, name or f"{self.path}-join-{other.path}", rules, inner=sides, within=within)
+        path, inner = self.named(name, f"join-{other.path}"), _sides(how, "inner", "left", "outer")
+        return self._join(other, joiner, path, rules, inner=inner, within=within)
 
     def join_as_of(
         self,
@@ -283,7 +287,7 @@ class Stream(_Flow):
         name: str = "",
     ) -> Stream:
         """Each message with the newest message of `other` of its key that is not younger. `how`: inner, left."""
-        path, inner = name or f"{self.path}-as-of-{other.path}", _sides(how, "inner", "left")
+        path, inner = self.named(name, f"as-of-{other.path}"), _sides(how, "inner", "left")
         return self._join(other, joiner, path, rules, inner=inner, tolerance=tolerance)
 
     def _join(self, other: Stream, joiner: Joiner, name: str, rules: TimeRules | None, **options: Any) -> Stream:
@@ -366,7 +370,7 @@ class Windowed:
     """Messages in windows."""
 
     def __init__(self, stream: Stream, name: str, **options: Any) -> None:
-        self._stream, self._name, self._options = stream, name, options
+        self._stream, self._name, self._options = stream, stream.named(name, "window"), options
         self._late: Late | None = None
 
     def late(self) -> Stream:
@@ -392,14 +396,13 @@ class Windowed:
 
     def _results(self, fold: Aggregation, result: str) -> Stream:
         stream = self._stream
-        name = stream.named(self._name, "window")
         # Several aggregations of the same windows have the same late messages.
         late = self._late if self._late is not None and self._late.inputs == (stream.step,) else None
         step = Windows(inputs=(stream.step,), fold=fold, result=result, late=late, **self._options)
-        stream.pipeline.add(step, name)
+        stream.pipeline.add(step, self._name)
         if late is not None:
             late.inputs = (step,)
-        return Stream(stream.pipeline, step, name)
+        return Stream(stream.pipeline, step, self._name)
 
 
 class Table(_Flow):
@@ -413,9 +416,8 @@ class Table(_Flow):
         """The step with the rows in a store."""
         if isinstance(self.step, TableStore):
             return self.step
-        kind = self.step.value_type
-        stored: TableStore = self.pipeline.add(TableStore(inputs=(self.step,), value_type=kind), f"{self.path}-rows")
-        self.step = stored
+        stored = TableStore(inputs=(self.step,), value_type=self.step.value_type)
+        self.step = self.pipeline.add(stored, f"{self.path}-rows")
         return stored
 
     def filter(self, predicate: Callable[..., Any]) -> Table:
@@ -441,17 +443,15 @@ class Table(_Flow):
         """The rows of both tables of one key, or, with `on(row)`, each row with the row of `other` of that key: a
         foreign key. `how`: inner, left, outer (not with `on`)."""
         if on is not None:
-            return self._join_by_foreign_key(other, joiner, how, on, name)
+            return self._join_by_key(other, joiner, how, on, name)
         left, right = self.stored(), other.stored()
         kind, inner = returned_by(joiner), _sides(how, "inner", "left", "outer")
         step = JoinOfTables(inputs=(left, right), tables=(left, right), joiner=joiner, inner=inner, value_type=kind)
-        return self.then(step, name or f"{self.path}-join-{other.path}")
+        return self.then(step, self.named(name, f"join-{other.path}"))
 
-    def _join_by_foreign_key(
-        self, other: Table, joiner: Joiner, how: str, on: Callable[[Any], Any], name: str
-    ) -> Table:
+    def _join_by_key(self, other: Table, joiner: Joiner, how: str, on: Callable[[Any], Any], name: str) -> Table:
         pipeline, left, right = self.pipeline, self.stored(), other.stored()
-        path, inner = name or f"{self.path}-join-{other.path}", _sides(how, "inner", "left")[1]
+        path, inner = self.named(name, f"join-{other.path}"), _sides(how, "inner", "left")[1]
         by_key = pipeline.add(ByForeignKey(inputs=(left,), table=left, on=on, inner=inner), path)
         sent = Stream(pipeline, by_key, path).through(f"{path}-subscriptions")
         kept = pipeline.add(
