@@ -26,6 +26,7 @@ from samzapy.errors import EnvironmentFailure, RestoreError, SamzapyError
 from samzapy.job import planner
 from samzapy.job.planner import InputPartitions, follow_growth
 from samzapy.operators.persistent import task as states
+from samzapy.runner.spark.placement import Locality
 from samzapy.storage.backup.snapshot import SnapshotFile, SnapshotIndex
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
@@ -225,12 +226,22 @@ def used_inputs(data):
         follow_growth(known, dict.fromkeys(known, 4), keeps_state=True)
 
 
-def used_copied(data):
-    class Record:
-        def read_record(self, record):
-            return RecordHistory([data])
+class Records:
+    """One record of a job, at hand."""
 
-    read_copied(Record())
+    def __init__(self, data):
+        self.checkpoints, self.close = self, lambda: None
+        self.read_record = lambda _: RecordHistory([data])
+
+
+def used_copied(data):
+    read_copied(Records(data))
+
+
+def used_hosts(data):
+    locality = Locality(None)
+    locality._read(Records(data))
+    assert_plain(sorted(locality.hosts()))
 
 
 def used_handover(data):
@@ -278,6 +289,7 @@ RECORDS = {
     "inputs": (planner.to_json({SystemStream("kafka", "orders"): InputPartitions(2, 2, 4)}), used_inputs),
     "adopted": (Adopted({("kafka.s", "5f0c"): {0: 481}}).to_json(), Adopted.from_json),
     "copied": ({"stores": {"s": "kafka.s-v2"}}, used_copied),
+    "hosts": ({"tasks": {"Partition 0": {"host": "a", "executor": "1"}}}, used_hosts),
     "handover": (HandoverRequest("5f0c", RUN).to_json(), used_handover),
     "clock": ({CHECKPOINT_CLOCK: 17}, used_clock),
     "states": ({"format": 1, "time": 17, "inputs": {str(SSP): 481}, "state": []}, used_states),

@@ -17,7 +17,8 @@ BASE = {
     "stores.s.key.serde": "string",
     "stores.s.msg.serde": "json",
 }
-VIEW = "my.module:PageView"
+VIEW, IN = "my.module:PageView", "streams.in.samza.msg.type"
+ANY = "json, msgpack, avro, json-schema or protobuf, it"
 
 
 def load(**keys):
@@ -27,31 +28,13 @@ def load(**keys):
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
-        (
-            {"streams.in.samza.msg.type": VIEW},
-            (
-                "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json, msgpack, avro, json-schema "
-                "or protobuf, it has none, got"
-            ),
-        ),
-        (
-            {"streams.in.samza.msg.type": VIEW, "streams.in.samza.msg.serde": "string"},
-            (
-                "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json, msgpack, avro, json-schema "
-                "or protobuf, it is string, got"
-            ),
-        ),
-        (
-            {"stores.s.key.type": VIEW},
-            (
-                "stores.s.key.type: needs stores.s.key.serde=json, msgpack, avro, json-schema or protobuf, it "
-                "is string, got"
-            ),
-        ),
+        ({IN: VIEW}, f"{IN}: needs streams.in.samza.msg.serde={ANY} has none, got"),
+        ({IN: VIEW, "streams.in.samza.msg.serde": "string"}, f"{IN}: needs streams.in.samza.msg.serde={ANY} is string"),
+        ({"stores.s.key.type": VIEW}, f"stores.s.key.type: needs stores.s.key.serde={ANY} is string, got"),
         ({"stores.s.msg.type": "PageView"}, "stores.s.msg.type: expected a class like my.module:PageView, got"),
         (
             {"serializers.registry.mine.class": "my:Serde", "stores.s.msg.serde": "mine", "stores.s.msg.type": VIEW},
-            "stores.s.msg.type: needs stores.s.msg.serde=json, msgpack, avro, json-schema or protobuf, it is mine, got",
+            f"stores.s.msg.type: needs stores.s.msg.serde={ANY} is mine, got",
         ),
     ],
 )
