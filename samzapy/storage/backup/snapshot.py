@@ -340,8 +340,8 @@ class StoreBackup:
     def _upload(self) -> None:
         if self._uploader is None:
             self._uploader = SnapshotUploader(self._open_folder(), self._config.kept, self._stopped.is_set)
-        for left in checkpoints_beside(self._directory):
-            shutil.rmtree(left, ignore_errors=True)
+            for left in checkpoints_beside(self._directory):
+                shutil.rmtree(left, ignore_errors=True)
         checkpoint = new_checkpoint(self._directory)
         try:
             if (data := self._made(checkpoint)) is None:

@@ -7,9 +7,10 @@ import pytest
 from samzapy.api.engine import EngineSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores.store import BackupConfig
+from samzapy.storage.backup import snapshot
 from samzapy.storage.backup.folder import open_folder
 from samzapy.storage.backup.snapshot import StoreBackup, newest_snapshot
-from samzapy.storage.local.directory import new_checkpoint
+from samzapy.storage.local.directory import checkpoints_beside, new_checkpoint
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.testing import ManualClock
@@ -101,7 +102,9 @@ def test_a_snapshot_is_due_after_a_while_if_the_store_has_changed(tmp_path, plac
     engine.close()
 
 
-def test_the_checkpoint_that_a_killed_process_has_left_is_deleted_whatever_the_tasks_name(tmp_path, place):
+def test_the_checkpoint_that_a_killed_process_has_left_is_deleted_whatever_the_tasks_name(tmp_path, place, monkeypatch):
+    looked = []
+    monkeypatch.setattr(snapshot, "checkpoints_beside", lambda at: looked.append(at) or checkpoints_beside(at))
     path = tmp_path / "SystemStreamPartition_[kafka,_orders,_0]"
     engine = FACTORY.open(path, SETTINGS)
     engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
@@ -110,9 +113,10 @@ def test_the_checkpoint_that_a_killed_process_has_left_is_deleted_whatever_the_t
     config = BackupConfig("", interval_ms=0)
     marker = Marker(IDENTITY, 1, 1).to_bytes()
     backup = StoreBackup(engine.checkpoint, path, lambda _: marker, lambda: place, config, SYSTEM_CLOCK)
-    backup.committed()
-    backup.settle()
+    for _ in range(2):
+        backup.committed()
+        backup.settle()
     assert not left.exists()
-    assert len(place.indexes()) == 1
+    assert (backup.metrics()["snapshots"], looked) == (2, [path]), "a look reads the names of all tasks' stores"
     backup.close()
     engine.close()
