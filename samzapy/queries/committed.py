@@ -242,7 +242,7 @@ def _page(question: Question, parts: Iterable[tuple[int, PublishedStore]]) -> An
         answer = _read(bounded, partition, store)
         answers.append(answer)
         count, size = count + len(answer.entries), size + answer.size
-        if answer.entries and (count > most or size > most_bytes):
+        if answer.entries and (count > 2 * most or size > 2 * most_bytes):  # a merge sorts a whole page
             full = merged(answers, most, most_bytes)
             answers, count, size = [full], len(full.entries), full.size
             bounded = question.within(full)

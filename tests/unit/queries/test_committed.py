@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 from jobs.query_job import engine_with
 
-from samzapy.queries.committed import LARGEST_ENTRY, CommittedStores, Entry, Problem, PublishedStore, Question
+from samzapy.queries import committed
+from samzapy.queries.committed import LARGEST_ENTRY, CommittedStores, Entry, Problem, PublishedStore, Question, merged
 
 QUESTION = Question("counts", None, None, 10, 1_000)
 
@@ -49,9 +50,10 @@ class Noting:
         )
 
 
-def test_a_page_of_many_tasks_reads_little_more_than_a_page():
+def test_a_page_of_many_tasks_reads_and_sorts_little_more_than_a_page(monkeypatch):
+    read, merges = [], []
+    monkeypatch.setattr(committed, "merged", lambda *answers: merges.append(1) or merged(*answers))
     keys = sorted(b"%04d" % number for number in range(5_000))
-    read = []
 
     def noting(engine):
         engine.snapshot = Noting(engine.snapshot, read).snapshot
@@ -64,10 +66,12 @@ def test_a_page_of_many_tasks_reads_little_more_than_a_page():
     )
     for lower, limits in ((None, (50, 1_000_000)), (b"2500", (1_000_000, 250))):
         read.clear()
+        merges.clear()
         page = stores.answer(Question("counts", lower, None, *limits))
         assert [each.key for each in page.entries] == [key for key in keys if lower is None or key >= lower][:50]
         assert (page.more, page.as_of) == (True, dict.fromkeys(tasks, 3))
         assert sum(read) < 500
+        assert sum(merges) < 10
 
 
 def test_the_pages_of_many_tasks_have_every_entry_once_and_in_order():
@@ -92,7 +96,10 @@ def test_a_standby_says_how_far_it_is_behind():
     assert stores.answer(QUESTION).lag == 6
 
 
-def test_a_closed_engine_and_a_large_entry_are_refused_in_one_line():
+def test_whatever_cannot_be_read_is_refused_in_one_line():
+    def broken():
+        raise RuntimeError("the changelog's end\nis not known")
+
     stores = CommittedStores()
     closed = engine_with({b"a": b"1"}, offset=3)
     closed.close()
@@ -101,13 +108,6 @@ def test_a_closed_engine_and_a_large_entry_are_refused_in_one_line():
     assert (found.problem, found.message.count("\n")) == (Problem.REFUSED, 0)
     stores.publish({"counts": {0: PublishedStore(engine_with({b"a": bytes(LARGEST_ENTRY)}, offset=3))}})
     assert "expected at most" in stores.answer(QUESTION).message
-
-
-def test_a_question_that_fails_in_any_way_is_refused_in_one_line():
-    def broken():
-        raise RuntimeError("the changelog's end\nis not known")
-
-    stores = CommittedStores()
     stores.publish({"counts": {0: PublishedStore(engine_with({b"a": b"1"}, offset=3), broken)}})
     found = stores.answer(QUESTION)
     assert found.problem is Problem.REFUSED

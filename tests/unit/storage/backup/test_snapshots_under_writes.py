@@ -19,6 +19,8 @@ FACTORY = RocksDbStorageEngineFactory()
 SETTINGS = EngineSettings("s", {"container.write.buffer.size.bytes": "65536"})
 IDENTITY = StoreIdentity("job-1", "s", 0, "t")
 KEYS = [b"%04d" % number for number in range(200)]
+MARKER = Marker(IDENTITY, 1, 1).to_bytes()
+ALWAYS = BackupConfig("", interval_ms=0)
 
 
 @pytest.fixture
@@ -38,8 +40,7 @@ def test_every_snapshot_is_the_store_after_one_commit(tmp_path, place):
         opened.close()
         return marker
 
-    config = BackupConfig("", interval_ms=0)
-    backup = StoreBackup(engine.checkpoint, tmp_path / "store", marker_of, lambda: place, config, SYSTEM_CLOCK)
+    backup = StoreBackup(engine.checkpoint, tmp_path / "store", marker_of, lambda: place, ALWAYS, SYSTEM_CLOCK)
     for number in range(20_000):
         marker = Marker(IDENTITY, number, number + 1).to_bytes()
         engine.write(dict.fromkeys(KEYS, b"%d" % number * 20), marker)
@@ -59,7 +60,7 @@ def test_every_snapshot_is_the_store_after_one_commit(tmp_path, place):
 
 def test_a_commit_does_not_wait_for_the_snapshot_it_begins(tmp_path, place):
     engine = FACTORY.open(tmp_path / "store", SETTINGS)
-    engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
+    engine.write({b"a": b"1"}, MARKER)
     may_open, opened = threading.Event(), threading.Event()
 
     def slow_place():
@@ -67,11 +68,7 @@ def test_a_commit_does_not_wait_for_the_snapshot_it_begins(tmp_path, place):
         assert may_open.wait(60)
         return place
 
-    def marker_of(checkpoint):
-        return Marker(IDENTITY, 1, 1).to_bytes()
-
-    config = BackupConfig("", interval_ms=0)
-    backup = StoreBackup(engine.checkpoint, tmp_path / "store", marker_of, slow_place, config, SYSTEM_CLOCK)
+    backup = StoreBackup(engine.checkpoint, tmp_path / "store", lambda _: MARKER, slow_place, ALWAYS, SYSTEM_CLOCK)
     backup.committed()
     assert opened.wait(60)
     for _ in range(10):
@@ -86,11 +83,10 @@ def test_a_commit_does_not_wait_for_the_snapshot_it_begins(tmp_path, place):
 
 def test_a_snapshot_is_due_after_a_while_if_the_store_has_changed(tmp_path, place):
     engine = FACTORY.open(tmp_path / "store", SETTINGS)
-    engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
+    engine.write({b"a": b"1"}, MARKER)
     clock = ManualClock()
     config = BackupConfig("", interval_ms=5_000)
-    marker = Marker(IDENTITY, 1, 1).to_bytes()
-    backup = StoreBackup(engine.checkpoint, tmp_path / "store", lambda _: marker, lambda: place, config, clock)
+    backup = StoreBackup(engine.checkpoint, tmp_path / "store", lambda _: MARKER, lambda: place, config, clock)
     backup.committed()
     backup.settle()
     assert place.indexes() == []
@@ -107,12 +103,10 @@ def test_the_checkpoint_that_a_killed_process_has_left_is_deleted_whatever_the_t
     monkeypatch.setattr(snapshot, "checkpoints_beside", lambda at: looked.append(at) or checkpoints_beside(at))
     path = tmp_path / "SystemStreamPartition_[kafka,_orders,_0]"
     engine = FACTORY.open(path, SETTINGS)
-    engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
+    engine.write({b"a": b"1"}, MARKER)
     left = new_checkpoint(path)
     left.mkdir()
-    config = BackupConfig("", interval_ms=0)
-    marker = Marker(IDENTITY, 1, 1).to_bytes()
-    backup = StoreBackup(engine.checkpoint, path, lambda _: marker, lambda: place, config, SYSTEM_CLOCK)
+    backup = StoreBackup(engine.checkpoint, path, lambda _: MARKER, lambda: place, ALWAYS, SYSTEM_CLOCK)
     for _ in range(2):
         backup.committed()
         backup.settle()
