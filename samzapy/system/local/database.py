@@ -33,7 +33,6 @@ _FULL = "database or disk is full"
 #: A waiting reader polls the file's version after 1 ms, then after growing pauses up to the second value (seconds).
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.032
 
-
 FORMAT = 1
 _APPLICATION_ID = 0x53414D5A
 
@@ -99,10 +98,9 @@ def _is_ready(connection: sqlite3.Connection) -> bool:
 
 
 def _create_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables; inside the caller's transaction."""
+    """Create the tables."""
     for statement in _TABLES.split(";"):
-        if statement.strip():
-            connection.execute(statement)
+        connection.execute(statement)
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={FORMAT}")
 
@@ -122,6 +120,7 @@ class Database:
         self._log = log
         self._connection = connection
         self._pid = os.getpid()
+        self._file = _file_at(log.where)
         self.execute: Callable[..., sqlite3.Cursor] = connection.execute
         self.executemany: Callable[..., sqlite3.Cursor] = connection.executemany
 
@@ -159,10 +158,12 @@ class Database:
         return nullcontext()
 
     def version(self) -> int:
-        """A number that changes when another client has written."""
+        """A number that changes when another client has written. Raises EnvironmentFailure once others would open
+        another file: what they write is not in this one."""
+        if self._file != _file_at(self._log.where):
+            raise EnvironmentFailure(f"{self._log}: the file was removed or replaced while a client had it open")
         with self._translating():
-            (version,) = self.execute("PRAGMA data_version").fetchone()
-        return int(version)
+            return int(self.execute("PRAGMA data_version").fetchone()[0])
 
     def wait(self, version: int, timeout_s: float) -> float:
         """Wait until the version has changed. Returns the seconds spent, `timeout_s` if it has not."""
@@ -200,9 +201,7 @@ class MemoryDatabase(Database):
 
     def __init__(self, log: Log) -> None:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
-        connection.execute("BEGIN")
         _create_tables(connection)
-        connection.execute("COMMIT")
         super().__init__(log, connection)
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
@@ -309,25 +308,19 @@ class LocalLog(Log):
         connection.execute(f"PRAGMA cache_size=-{CACHE_BYTES // 1024}")
         if not _is_ready(connection):
             connection.execute("BEGIN IMMEDIATE")
-            try:
+            with connection:
                 if not _is_ready(connection):
                     _create_tables(connection)
-                connection.execute("COMMIT")
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
 
-    def _until_not_locked(self, change: Callable[[], Any]) -> None:
+    def _until_not_locked(self, change: Callable[[], Any]) -> Any:
         # SQLite does not apply the busy time-out to a change of the journal mode if another process makes one as well.
         waited = 0.0
         while True:
             try:
-                change()
+                return change()
             except sqlite3.OperationalError as cause:
                 if "locked" not in str(cause) or waited >= PATIENCE_S:
                     raise
-            else:
-                return
             time.sleep(_RETRY_S)
             waited += _RETRY_S
 
@@ -348,6 +341,13 @@ def local_log(settings: SystemSettings, clock: Clock = SYSTEM_CLOCK) -> LocalLog
         problems.append(ConfigProblem(f"{prefix}synchronous", synchronous, "normal or full"))
     raise_if_any(problems)
     return LocalLog(settings.name, file, synchronous, clock)
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """What tells the file at the path from any other one; None without a file."""
+    with suppress(OSError):
+        return Path(path).stat()[1:3]
+    return None
 
 
 def _create_file(path: Path) -> None:

@@ -245,24 +245,22 @@ def test_a_waiting_reader_wakes_when_another_connection_writes(local):
     assert got == [b"v"]
 
 
-def test_a_stream_deleted_under_its_reader_is_unknown_and_not_empty(local):
+VOID, GONE = r"^local\.s: it was deleted and created again", r"local\.db\): the file was removed or replaced"
+TAKEN = [
+    (lambda local: local.admin().delete("s"), UnknownStream, "'s'"),
+    (lambda local: (local.admin().delete("s"), local.admin().create(StreamSpec("s", 1))), PositionVoid, VOID),
+    (lambda local: local.path.unlink(), EnvironmentFailure, GONE),
+    (lambda local: (local.path.unlink(), local.path.touch()), EnvironmentFailure, GONE),
+]
+
+
+@pytest.mark.parametrize(("take", "error", "text"), TAKEN)
+def test_what_is_taken_from_under_a_reader_is_an_error_and_not_empty(local, take, error, text):
     consumer = local.consumer()
     consumer.poll(0.0, 1)
-    local.admin().delete("s")
-    with pytest.raises(UnknownStream):
+    take(local)
+    with pytest.raises(error, match=text):
         consumer.poll(0.0, 1)
-
-
-def test_a_stream_recreated_under_its_reader_voids_the_position(local):
-    consumer = local.consumer()
-    consumer.poll(0.0, 1)
-    local.admin().delete("s")
-    local.admin().create(StreamSpec("s", 1))
-    with pytest.raises(PositionVoid, match=r"^local\.s: it was deleted and created again"):
-        consumer.poll(0.0, 1)
-
-
-# Headers
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
