@@ -203,7 +203,7 @@ def check_end(
     if committed >= log.upcoming or (written_to not in {None, stream_id} and taken <= committed):
         is_ = f"ends before offset {log.upcoming}" if committed >= log.upcoming else "is of another stream"
         lost = f"changelog {ssp} {is_}, the last checkpoint is at {committed}: it was deleted or created again, and the"
-        raise StateLost(f"{lost} state with it", _START_AFRESH)
+        raise StateLost(f"{lost} state with it", f"if the file named another before, name it again; {_START_AFRESH}")
 
 
 def check_beginning(ssp: SystemStreamPartition, log: OffsetRange, committed: int) -> None:

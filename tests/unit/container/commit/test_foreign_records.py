@@ -176,7 +176,7 @@ def test_a_changelog_created_again_and_longer_is_refused_until_adopted(tmp_path)
     with pytest.raises(StateLost, match=r"counts-changelog\[0\] ends before offset 0, the last checkpoint is at 0"):
         adopt(job.config, [])
     abort_as_somebody_else(job)
-    with pytest.raises(StateLost, match="is of another stream, the last checkpoint is at 0: it was deleted or created"):
+    with pytest.raises(StateLost, match=r"is of another stream, the last checkpoint is at 0: .* named another before"):
         job.run()
     end_run(job)
     adopt(job.config, [])
