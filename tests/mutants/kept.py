@@ -471,7 +471,7 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant("samzapy/storage/changelog/topic.py", "        if first > self.end:\n", "        if False:\n", (_END,)),
     Mutant(
-        "samzapy/storage/changelog/topic.py", "        if log.upcoming > self.end:\n", "        if False:\n", (_END,)
+        "samzapy/storage/changelog/topic.py", "        if upcoming > self.end:\n", "        if False:\n", (_END,)
     ),
     Mutant(
         "samzapy/storage/changelog/topic.py",

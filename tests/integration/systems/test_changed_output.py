@@ -40,7 +40,7 @@ def test_an_output_that_takes_less_is_named_with_size_and_limit(running, kafka):
     assert process.wait() == 1, process.errors
     error = last_error(process)
     assert f"kafka.{job.name}-out[" in error
-    assert re.search(r"record of \d+ B( > |.* must be below its )max\.message\.bytes 100$", error), error
+    assert re.search(r"record of \d+ B( > |.* must be below its )max\.message\.bytes 100( |$)", error), error
 
 
 def test_an_output_that_is_deleted_ends_the_run_because_it_does_not_exist(running, kafka_admin):
