@@ -470,9 +470,7 @@ _COMMITS: tuple[Mutant, ...] = (
         (_FOREIGN,),
     ),
     Mutant("samzapy/storage/changelog/topic.py", "        if first > self.end:\n", "        if False:\n", (_END,)),
-    Mutant(
-        "samzapy/storage/changelog/topic.py", "        if upcoming > self.end:\n", "        if False:\n", (_END,)
-    ),
+    Mutant("samzapy/storage/changelog/topic.py", "        if upcoming > self.end:\n", "        if False:\n", (_END,)),
     Mutant(
         "samzapy/storage/changelog/topic.py",
         "tail = Tail(self.ssp, self._own, until)\n",

@@ -31,7 +31,7 @@ def test_a_login_that_is_refused_later_ends_the_run_and_a_restart_does_not(tmp_p
             broker.restart_without("bob")
             began = SYSTEM_CLOCK.monotonic()
             assert process.wait() == 3, process.errors
-            # No measurement: an ordinary failure would be repeated for minutes.
-            assert SYSTEM_CLOCK.monotonic() - began < 60
+            # No measurement: a commit that was under way waits for a minute, an ordinary failure would be repeated.
+            assert SYSTEM_CLOCK.monotonic() - began < 120
             (error,) = [line for line in process.errors.splitlines() if line.startswith("error: ")]
             assert "authentication failed: " in error
