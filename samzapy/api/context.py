@@ -20,35 +20,35 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import StoreError
 
 
+@dataclass(slots=True, eq=False)
 class Counter:
     """A number that grows. `counter.count += n` suffices; a task has one thread."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    count: int = 0
 
     def inc(self, n: int = 1) -> None:
         """Add `n`."""
         self.count += n
 
 
+@dataclass(slots=True, eq=False)
 class Gauge:
     """A number that is set."""
 
-    def __init__(self) -> None:
-        self.value: float = 0.0
+    value: float = 0.0
 
     def set(self, value: float) -> None:
         """Set the value."""
         self.value = value
 
 
+@dataclass(slots=True, eq=False)
 class Timer:
     """Durations: their number, sum and maximum, in seconds."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
-        self.max = 0.0
+    count: int = 0
+    total: float = 0.0
+    max: float = 0.0
 
     def update(self, seconds: float) -> None:
         """Add one duration."""
